@@ -280,6 +280,10 @@ impl DirectFile {
         if writable && found.blocks() * 512 < len {
             take_space(&file, kind, 0..len).map_err(|e| no_space(path, len, e))?;
         }
+        if writable && len > 0 && kind != Kind::Memory {
+            // What a killed process stored may still be in flight. A recovery sees it, and builds on it.
+            again(|| fdatasync(&file)).map_err(failed("syncing"))?;
+        }
         let flags = match kind {
             Kind::Dax if writable => MapFlags::SHARED_VALIDATE.union(MapFlags::SYNC),
             _ => MapFlags::SHARED,

@@ -58,7 +58,7 @@ pub trait Persistence: Debug + Sized {
     /// The file system's error.
     fn take_space(file: &File, range: &Range<u64>) -> io::Result<()>;
 
-    /// Makes the file's length and its holes durable.
+    /// Makes the file's length and its holes durable, and what others stored.
     ///
     /// # Errors
     /// The file system's error.
@@ -130,6 +130,10 @@ impl<P: Persistence> MappedMedium<P> {
         let persistence = P::of(&file, path)?;
         let failed = |what| move |e| refused(what, path, 0, e);
         let len = file.metadata().map_err(failed("asking for the size of"))?.len();
+        if len > 0 {
+            // What a killed process stored may still be in flight. A recovery sees it, and builds on it.
+            P::sync(&file).map_err(failed("syncing"))?;
+        }
         let space = if P::TELLS_HOLES {
             Space::of(&file, len).map_err(failed("looking for holes in"))?
         } else {
@@ -317,4 +321,55 @@ fn make_room(path: &Path, file: &File, mapping: &mut Mapping, range: Range<u64>)
         ),
         needed: range.end - range.start,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    static SYNCS: AtomicU64 = AtomicU64::new(0);
+
+    /// As on persistent memory, in any file.
+    #[derive(Debug)]
+    struct Counted;
+
+    impl Persistence for Counted {
+        const MAPPING: MapFlags = MapFlags::SHARED;
+        const OUTLIVES_MACHINE: bool = true;
+        const TELLS_HOLES: bool = true;
+
+        fn of(_: &File, _: &Path) -> Result<Counted> {
+            Ok(Counted)
+        }
+
+        unsafe fn copy(&mut self, bytes: &[u8], to: *mut u8) {
+            // SAFETY: the caller's.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        }
+
+        fn fence(&self) {}
+
+        fn take_space(file: &File, range: &Range<u64>) -> io::Result<()> {
+            crate::space::reserve(file, range)
+        }
+
+        fn sync(_: &File) -> io::Result<()> {
+            SYNCS.fetch_add(1, Relaxed);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_a_killed_process_stored_is_synced_when_the_file_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let mut medium = MappedMedium::<Counted>::create(&path).unwrap();
+        assert_eq!(SYNCS.load(Relaxed), 0, "it is empty");
+        medium.grow(4096).unwrap();
+        medium.write(0, b"stored").unwrap();
+        drop(medium);
+        MappedMedium::<Counted>::open(&path).unwrap();
+        assert_eq!(SYNCS.load(Relaxed), 1);
+    }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
 use twinpage_core::{Error, Geometry, Medium, PageId, PageLines, Scheme};
-use twinpage_os::{Access, AnyMedium, Durability};
+use twinpage_os::{Access, AnyMedium, DirectFile, Durability};
 
 const BOTH: [Durability; 2] = [Durability::Disk, Durability::Memory];
 
@@ -406,5 +406,42 @@ proptest! {
     #[test]
     fn memory_is_a_vector(ops in prop::collection::vec(op(), 0..60)) {
         run(Durability::Memory, ops)?;
+    }
+}
+
+/// Pages of a file that the page cache has and the disk has not: cachestat(2). None where the system cannot tell.
+#[allow(unsafe_code)]
+fn unwritten_pages(file: &std::fs::File) -> Option<u64> {
+    use std::os::fd::AsRawFd;
+    const CACHESTAT: libc::c_long = 451;
+    let (all, mut found) = ([0u64; 2], [0u64; 5]);
+    // SAFETY: the kernel reads the range, and writes five numbers.
+    let done = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), all.as_ptr(), found.as_mut_ptr(), 0) };
+    let [_, dirty, under_way, ..] = found;
+    (done == 0).then_some(dirty + under_way)
+}
+
+#[test]
+fn what_a_killed_process_wrote_is_durable_once_the_file_is_open() {
+    // Not where temporary files may be in memory.
+    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let path = folder.path().join("store");
+    let file = std::fs::File::create(&path).unwrap();
+    let disk = Durability::Disk;
+    let open: [(&str, &dyn Fn()); 2] = [
+        ("medium", &|| {
+            drop(AnyMedium::open(&path, disk, Access::ReadWrite).unwrap())
+        }),
+        ("direct", &|| {
+            drop(DirectFile::open(&path, disk, None, Access::ReadWrite).unwrap())
+        }),
+    ];
+    for (name, open) in open {
+        file.write_all_at(&[7; 1 << 16], 0).unwrap();
+        match unwritten_pages(&file) {
+            None | Some(0) => return println!("SKIPPED: this file system does not tell what is on the disk"),
+            Some(_) => open(),
+        }
+        assert_eq!(unwritten_pages(&file), Some(0), "{name}");
     }
 }
