@@ -4,8 +4,9 @@
 //!   neighbours, hands it to the system with `pwritev` and calls `fdatasync`.
 //! * What waits is bounded: past [`FileMedium::BATCH_BYTES`] it is handed over early, without a sync.
 //! * Space is taken from the file system before a write is posted, where the file system can do that,
-//!   so that a full disk is met by `grow` or `write` and not in the middle of a fence. Met in a fence
-//!   all the same, it loses nothing: what waits goes on waiting, and the fence can be tried again.
+//!   so that a full disk is met by `grow` or `write` and not in the middle of a fence. Where it cannot, a
+//!   full disk is met by `hand_over`, which loses nothing: what waits goes on waiting, and can be handed
+//!   over again. A store that meets it in a fence all the same is poisoned.
 //! * A file that is opened to be written is synced first: what a killed process handed to the system is seen by the
 //!   recovery that follows, and must not be lost by a power cut once that has built on it.
 //! * After a failed write or sync the file's pages in the system's memory are in no known state

@@ -311,6 +311,8 @@ impl<M: Medium> DualPage<M> {
     /// Posts a record at the end of the journal.
     fn append(&mut self, record: &[u8], version: Version) -> Result<Posted> {
         self.erase_torn()?;
+        // Where the file system has no room for what waits, it says so here: nothing of the record is there yet.
+        self.medium.hand_over()?;
         let early = self.faulty(Fault::ReuseEarly) && version == Version::Checkpoint;
         if !self.change.unfenced && !early && !self.faulty(Fault::SkipDataFence) {
             self.fence()?;
@@ -381,6 +383,7 @@ impl<M: Medium> DualPage<M> {
             // It is several records behind, and may be one behind the snapshot.
             self.post_mark()?;
         }
+        self.medium.hand_over()?; // as before a record
         let switch = Switch {
             generation: self.slots.next,
             slot,

@@ -16,7 +16,7 @@ fn fails_at(kind: SchemeKind, steps: &[Step], how: How, at: i64) -> bool {
     let reached = left.get() < 0;
     left.set(i64::MAX);
     match how {
-        How::Full => {
+        How::Full | How::FullLate => {
             assert!(went.is_ok(), "{kind}, operation {at}: {went:?}");
             assert_eq!(run.differs().unwrap(), None, "{kind}, operation {at}");
         }

@@ -65,7 +65,7 @@ fn fails_at<S: Store>(pool: PoolLimit, steps: &[Step], how: How, at: i64) -> boo
     let reached = left.get() < 0;
     left.set(i64::MAX);
     match how {
-        How::Full => {
+        How::Full | How::FullLate => {
             assert!(went.is_ok(), "{went:?}");
             assert_eq!(run.differs().unwrap(), None);
         }
@@ -108,12 +108,12 @@ fn whatever_fails<S: Store>(profile: &Profile, pools: &[(u64, PoolLimit)]) {
     for &(seed, pool) in pools {
         let mut steps = random_steps(profile, &mut Random::new(seed));
         steps.push(Step::Commit(5, 5));
-        for how in [How::Full, How::Io] {
+        for (how, least) in [(How::Full, 50), (How::FullLate, 10), (How::Io, 50)] {
             let points = (0..)
                 .take_while(|&at| fails_at::<S>(pool, &steps, how, at))
                 .count();
             println!("seed {seed}, {pool:?}, {how:?}: {points} points");
-            assert!(points > 50, "{points}");
+            assert!(points > least, "{points}");
         }
     }
 }
