@@ -206,6 +206,25 @@ pub struct Damage {
     pub why: String,
 }
 
+impl Damage {
+    /// At most this number of findings is listed.
+    pub(crate) const MOST: usize = 16;
+
+    /// A list that says so where it goes on past [`Damage::MOST`].
+    pub(crate) fn cut(mut list: Vec<Damage>) -> Vec<Damage> {
+        if let Some(next) = list.get(Damage::MOST) {
+            let other = Damage {
+                what: "other places".into(),
+                at: next.at,
+                why: format!("only the first {} findings are listed", Damage::MOST),
+            };
+            list.truncate(Damage::MOST);
+            list.push(other);
+        }
+        list
+    }
+}
+
 /// Pages of which a scheme would rather be given all lines than those that changed: it is going to write them
 /// whole, and would have to read the other lines first.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -15,8 +15,8 @@ use crate::geometry::{LINES_PER_PAGE, LineMask};
 use crate::medium::Medium;
 use crate::scheme::{Damage, Scheme};
 
-/// At most this number of damages of one kind are listed.
-const MOST: usize = 16;
+/// Of one kind this number is looked for: one more than is listed.
+const MOST: usize = Damage::MOST + 1;
 
 impl<M: Medium> DualPage<M> {
     pub(super) fn list_damage(&self) -> Result<Vec<Damage>> {
@@ -43,7 +43,7 @@ impl<M: Medium> DualPage<M> {
             damage.push(damage_of(error)?);
         }
         self.read_all(&mut damage)?;
-        Ok(damage)
+        Ok(Damage::cut(damage))
     }
 
     /// Where the checkpoint in memory is not the one on the medium.

@@ -20,9 +20,6 @@ use crate::scheme::{Damage, Recovered, Scheme};
 use crate::shell::Mechanism;
 use crc32c::crc32c_append;
 
-/// At most this number of damages of one kind are listed.
-const MOST: usize = 16;
-
 /// What older batches have of the pages a batch drops is void.
 fn drop_pages(index: &mut Index, directory: &Directory) {
     for &page in &directory.drops {
@@ -210,7 +207,7 @@ impl<S: Mechanism> Packed<S> {
             }),
             Err(error) => return Err(error),
         }
-        Ok(damage)
+        Ok(Damage::cut(damage))
     }
 
     /// The lines of every strip, by the checksums of their batches.
@@ -222,7 +219,7 @@ impl<S: Mechanism> Packed<S> {
             self.below.read(sheet, place, &mut bytes)?;
             let content = &bytes[directory.content..directory.content + directory.content_len];
             let found = crc32c_append(self.root.seed(), content);
-            if found != directory.content_crc && damage.len() < MOST {
+            if found != directory.content_crc && damage.len() <= Damage::MOST {
                 damage.push(Damage {
                     what: "packed lines".into(),
                     at: self.below.newest_place(sheet, place).unwrap_or_default(),

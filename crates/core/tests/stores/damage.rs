@@ -210,3 +210,28 @@ fn what_an_earlier_store_left_is_not_believed() {
     );
     assert_eq!((store.info().pages, store.check().unwrap()), (0, vec![]));
 }
+
+#[test]
+fn a_list_that_is_cut_says_so() {
+    for (pages, listed) in [(16, 16), (17, 17), (40, 17)] {
+        let options = Options::new(Geometry::new(64, 4096).unwrap()).checksums(true);
+        let mut store = DualPage::create(Image::new(8), &options).unwrap();
+        for page in 0..pages {
+            let bytes = [page as u8 + 100; 4096];
+            let _ = store.write(PageLines::from(PageId(page), 0, &bytes, 64)).unwrap();
+        }
+        store.commit(b"").unwrap();
+        let mut image = store.into_medium();
+        for page in image.bytes_mut().chunks_exact_mut(4096) {
+            if page.iter().all(|byte| *byte >= 100 && *byte == page[0]) {
+                page[70] ^= 1;
+                page[700] ^= 1;
+            }
+        }
+        let (store, _) = DualPage::recover(image).unwrap();
+        let found = store.check().unwrap();
+        assert_eq!(found.len(), listed, "{found:?}");
+        let is_cut = found.iter().any(|found| found.why.contains("the first 16"));
+        assert_eq!(is_cut, pages > 16, "{found:?}");
+    }
+}
