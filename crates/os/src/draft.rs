@@ -4,9 +4,14 @@
 use crate::health::refused;
 use crate::lock::{Lock, LockError};
 use crate::name;
+use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use twinpage_core::{Error, Result};
+
+/// Hexadecimal digits of the random number in a hidden name.
+const DIGITS: usize = 16;
 
 /// A file in the making. It is removed when dropped without a name.
 #[derive(Debug)]
@@ -17,35 +22,46 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Chooses the hidden name for a file that will be `path`, like `.orders.twin.1a2b.new`, and removes what
-    /// crashes left of earlier ones. The caller makes the file.
+    /// Makes a file that will be `path`: `make` does, under a hidden name like `.orders.twin.0123456789abcdef.new`. It is
+    /// locked then. What crashes left of earlier ones is removed.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when `path` names no file.
-    pub fn of(path: &Path) -> Result<Draft> {
+    /// [`Error::Invalid`] when `path` names no file; those of `make`, and of [`Lock::take`].
+    pub fn make<T, E: From<Error> + From<LockError>>(
+        path: &Path,
+        mut make: impl FnMut(&Path) -> Result<T, E>,
+    ) -> Result<(Draft, T), E> {
+        loop {
+            let mut draft = Draft::of(path)?;
+            let made = make(&draft.path)?;
+            match Lock::take(&draft.path) {
+                Ok(lock) if lock.is_still_named() => {
+                    draft.lock = Some(lock);
+                    return Ok((draft, made));
+                }
+                // Before it was locked, another took it for one that a crash left.
+                Ok(_) | Err(LockError::Held { .. }) => {}
+                Err(LockError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn of(path: &Path) -> Result<Draft> {
         remove_stale(path);
         let (head, tail) =
             parts(path).ok_or_else(|| Error::Invalid(format!("{} names no file", path.display())))?;
         let random = RandomState::new().hash_one(0);
         Ok(Draft {
-            path: path.with_file_name(format!("{head}{random:016x}{tail}")),
+            path: path.with_file_name(format!("{head}{random:0DIGITS$x}{tail}")),
             lock: None,
         })
     }
 
-    /// Where the file is to be made.
+    /// Where the file is, until it has its name.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Locks the file, which is there by now.
-    ///
-    /// # Errors
-    /// As [`Lock::take`].
-    pub fn lock(&mut self) -> Result<(), LockError> {
-        self.lock = Some(Lock::take(&self.path)?);
-        Ok(())
     }
 
     /// The lock, for the life of the file after it has its name.
@@ -80,14 +96,81 @@ fn remove_stale(path: &Path) {
     else {
         return;
     };
-    for file in files.flatten() {
-        let name = file.file_name();
-        let is_draft = name
-            .to_str()
-            .is_some_and(|name| name.starts_with(&head) && name.ends_with(tail));
-        if is_draft && Lock::take(file.path()).is_ok() {
+    let is_draft = |name: &OsStr| {
+        let random = (name.to_str()).and_then(|name| name.strip_prefix(&head)?.strip_suffix(tail));
+        random.is_some_and(|random| {
+            random.len() == DIGITS
+                && random
+                    .bytes()
+                    .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+        })
+    };
+    for file in files.flatten().filter(|file| is_draft(&file.file_name())) {
+        // Whoever just made it, and would lock it, notices.
+        if let Ok(_lock) = Lock::take(file.path()) {
             // One that cannot be removed does no harm.
             let _ = std::fs::remove_file(file.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[derive(Debug, thiserror::Error)]
+    enum Failed {
+        #[error(transparent)]
+        Made(#[from] Error),
+        #[error(transparent)]
+        Locked(#[from] LockError),
+    }
+
+    #[test]
+    fn only_what_a_crash_left_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            let path = folder.path().join(name);
+            File::create_new(&path).unwrap();
+            path
+        };
+        let [left, held] =
+            ["0123456789abcdef", "fedcba9876543210"].map(|n| make(&format!(".x.twin.{n}.new")));
+        let others = [
+            "notes",
+            "0123456789abcde",
+            "0123456789ABCDEF",
+            "0123456789abcdef0",
+            "",
+        ]
+        .map(|n| make(&format!(".x.twin.{n}.new")));
+        let _lock = Lock::take(&held).unwrap();
+        Draft::of(&folder.path().join("x.twin")).unwrap();
+        assert!(!left.exists() && held.exists());
+        for other in others {
+            assert!(other.exists(), "{other:?} is a user's own");
+        }
+    }
+
+    #[test]
+    fn one_that_is_removed_before_it_is_locked_is_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.twin");
+        let mut made = 0;
+        let make = |at: &Path| -> Result<(), Failed> {
+            File::create_new(at).unwrap();
+            made += 1;
+            if made == 1 {
+                remove_stale(&path); // as another does that makes the same file
+            }
+            Ok(())
+        };
+        let (draft, ()) = Draft::make(&path, make).unwrap();
+        remove_stale(&path);
+        assert!(draft.path().exists(), "it is locked");
+        assert!(draft.name(&path).unwrap() && path.exists());
+        drop(draft);
+        assert_eq!(made, 2);
     }
 }

@@ -67,7 +67,7 @@ pub use direct::{Direct, DirectFile};
 pub use draft::Draft;
 pub use file::FileMedium;
 pub use health::Access;
-pub use lock::{Lock, LockError};
+pub use lock::{Holder, Lock, LockError};
 pub use memory::MemoryMedium;
 pub use missing::Missing;
 pub use reserve::Reserved;

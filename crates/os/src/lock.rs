@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// A lock, held until dropped: of one owner, or of any number of readers.
 #[derive(Debug)]
@@ -69,6 +70,18 @@ impl Holder {
         let Some(pid) = self.pid else { return false };
         proc_file::text(format!("/proc/{pid}/status")).map_or(true, |status| is_dying(&status))
     }
+
+    /// How long its end is worth waiting for, where it has the lock for a moment only: a dying program, as freeing much
+    /// memory takes time; one that is not known from here, most likely what a killed twinpage left in its namespace,
+    /// which dies after it; and a reader.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        Duration::from_secs(match self {
+            holder if holder.is_dying() => 30,
+            Holder { pid: None, .. } | Holder { reads: true, .. } => 10,
+            _ => 0,
+        })
+    }
 }
 
 /// Whether the process of a `/proc/PID/status` is dead or has SIGKILL waiting: `proc_pid_status(5)`.
@@ -104,6 +117,42 @@ impl Lock {
     /// As [`Lock::take`].
     pub fn to_read(path: impl AsRef<Path>) -> Result<Lock, LockError> {
         Lock::with(path.as_ref(), FlockOperation::NonBlockingLockShared)
+    }
+
+    /// Whether the locked file has a name: whoever had the lock before may have removed it.
+    pub(crate) fn is_still_named(&self) -> bool {
+        fstat(&self.held).is_ok_and(|stat| stat.st_nlink > 0)
+    }
+
+    /// As [`Lock::take`], but waits a while for readers.
+    ///
+    /// # Errors
+    /// As [`Lock::take`].
+    pub fn behind_readers(path: impl AsRef<Path>) -> Result<Lock, LockError> {
+        let only_readers = |holder: &Holder| match holder.reads {
+            true => holder.patience(),
+            false => Duration::ZERO,
+        };
+        Lock::waiting(|| Lock::take(&path), only_readers)
+    }
+
+    /// Takes a lock by `take` again and again, as long as its holder is worth `patience`.
+    ///
+    /// # Errors
+    /// As `take`.
+    pub fn waiting(
+        take: impl Fn() -> Result<Lock, LockError>,
+        patience: impl Fn(&Holder) -> Duration,
+    ) -> Result<Lock, LockError> {
+        let began = Instant::now();
+        loop {
+            match take() {
+                Err(LockError::Held { holder, .. }) if began.elapsed() < patience(&holder) => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                done => return done,
+            }
+        }
     }
 
     fn with(path: &Path, operation: FlockOperation) -> Result<Lock, LockError> {

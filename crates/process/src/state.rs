@@ -20,12 +20,11 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 use twinpage_core::product::{ProductScheme, Setup};
 use twinpage_core::{Geometry, Recovered, SchemeKind};
 use twinpage_os::cpuid::Level;
 use twinpage_os::namespaces::Place;
-use twinpage_os::{Access, AnyMedium, Durability, Lock, LockError, dax};
+use twinpage_os::{Access, AnyMedium, Durability, Holder, Lock, LockError, dax};
 
 /// The scheme a program's memory is kept with.
 pub type Store = ProductScheme<AnyMedium>;
@@ -231,8 +230,11 @@ pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
     written.map_err(Error::file("cannot write", path))
 }
 
-/// Takes the lock of one that goes on with the state.
-fn lock(path: &Path) -> Result<Lock> {
+/// Takes the lock of one that goes on with the state, or removes it.
+///
+/// # Errors
+/// When another program has it, and goes on having it.
+pub fn lock(path: &Path) -> Result<Lock> {
     waiting_for(|| Lock::take(path))
 }
 
@@ -241,27 +243,8 @@ pub(crate) fn lock_to_read(path: &Path) -> Result<Lock> {
     waiting_for(|| Lock::to_read(path))
 }
 
-/// Waits for a lock that a dying program still has, as freeing much memory takes time, and for readers (`info`,
-/// `list`, `check`).
 fn waiting_for(take: impl Fn() -> Result<Lock, LockError>) -> Result<Lock> {
-    let began = Instant::now();
-    loop {
-        let error = match take() {
-            Ok(lock) => return Ok(lock),
-            Err(error) => error,
-        };
-        let patience_s = match &error {
-            LockError::Held { holder, .. } if holder.is_dying() => 30,
-            // Most likely what a killed twinpage left in its namespace, which dies after it.
-            LockError::Held { holder, .. } if holder.pid.is_none() => 10,
-            LockError::Held { holder, .. } if holder.reads => 10,
-            _ => 0,
-        };
-        if began.elapsed().as_secs() >= patience_s {
-            return Err(Error::State(error.to_string()));
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    Lock::waiting(take, Holder::patience).map_err(|error| Error::State(error.to_string()))
 }
 
 /// What the checkpoints in `path` survive, once it is known that there are some for this build.

@@ -52,7 +52,7 @@ pub struct Inspection {
 /// When there is none, it is something else or damaged, or, in use, never stands still.
 pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
     let path = path.as_ref();
-    let (lock, in_use) = match Lock::take(path) {
+    let (lock, in_use) = match Lock::to_read(path) {
         Ok(lock) => (Some(lock), None),
         Err(LockError::Held { holder, .. }) => (None, Some(holder.to_string())),
         Err(error) => return Err(error.into()),

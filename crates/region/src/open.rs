@@ -62,7 +62,7 @@ impl Options {
         self.mode()?;
         let path = path.as_ref();
         loop {
-            match Lock::take(path) {
+            match Lock::behind_readers(path) {
                 Ok(lock) => return self.open_existing(path, lock, stores),
                 Err(twinpage_os::LockError::Io { source, .. })
                     if source.kind() == std::io::ErrorKind::NotFound => {}

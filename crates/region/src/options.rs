@@ -278,16 +278,16 @@ impl Options {
     /// An empty store beside the file `path`, to be given that name when it is whole.
     pub(crate) fn draft<S: Stores>(&self, path: &Path, stores: &S) -> Result<(S::Scheme<AnyMedium>, Draft)> {
         let durability = self.durability_in_folder_of(path)?;
-        let mut draft = Draft::of(path)?;
-        let mut medium = AnyMedium::create(draft.path(), durability).map_err(|e| match e {
-            twinpage_core::Error::Io { source, .. } => {
-                Error::system(format!("making {}", path.display()), source)
-            }
-            other => other.into(),
+        let (draft, mut medium) = Draft::make(path, |at| {
+            AnyMedium::create(at, durability).map_err(|e| match e {
+                twinpage_core::Error::Io { source, .. } => {
+                    Error::system(format!("making {}", path.display()), source)
+                }
+                other => other.into(),
+            })
         })?;
         // The draft is an inner matter: an error names the file it will become.
         medium.rename(path);
-        draft.lock()?;
         let geometry = medium.geometry();
         Ok((self.make(medium, geometry, stores)?, draft))
     }

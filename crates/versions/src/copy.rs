@@ -20,9 +20,8 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
         at: 0,
         source,
     };
-    let mut draft = Draft::of(to)?;
-    File::create_new(draft.path()).map_err(failed)?;
-    draft.lock()?;
+    let make = |at: &Path| Ok::<_, crate::error::Error>(File::create_new(at).map_err(failed)?);
+    let (draft, _) = Draft::make(to, make)?;
     std::fs::copy(from, draft.path()).map_err(failed)?;
     File::open(draft.path())
         .and_then(|file| file.sync_all())

@@ -62,7 +62,7 @@ pub struct Look {
 /// When there is none, it is something else, or its header or its durable word is damaged.
 pub fn look(path: impl AsRef<Path>) -> Result<Look> {
     let path = path.as_ref();
-    let (lock, in_use) = match Lock::take(path) {
+    let (lock, in_use) = match Lock::to_read(path) {
         Ok(lock) => (Some(lock), None),
         Err(LockError::Held { holder, .. }) => (None, Some(holder.to_string())),
         Err(error) => return Err(error.into()),

@@ -146,7 +146,7 @@ pub(crate) fn open(
     fill: &mut dyn FnMut(&dyn Direct, &Header),
 ) -> Result<File> {
     loop {
-        match Lock::take(path) {
+        match Lock::behind_readers(path) {
             Ok(lock) => {
                 let durability = options.durability_at(path)?;
                 let direct = DirectFile::open(path, durability, options.instructions, Access::ReadWrite)?;
@@ -190,9 +190,8 @@ fn create(
     fill: &mut dyn FnMut(&dyn Direct, &Header),
 ) -> Result<Option<File>> {
     let durability = options.durability_at(path.parent().unwrap_or(Path::new(".")))?;
-    let mut draft = Draft::of(path)?;
-    let direct = DirectFile::create(draft.path(), durability, options.instructions)?;
-    draft.lock()?;
+    let create = |at: &Path| Ok::<_, Error>(DirectFile::create(at, durability, options.instructions)?);
+    let (mut draft, direct) = Draft::make(path, create)?;
     let direct: Arc<dyn Direct> = match is_copied(&direct, wanted) {
         true => Arc::new(CopiedFile::open(draft.path())?),
         false => {

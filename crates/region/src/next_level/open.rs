@@ -78,8 +78,8 @@ impl Owner<'_> {
         let file = absolute(file)?;
         let durability = self.durability_at(&file)?;
         remove_leftover(&file)?;
-        let draft = Draft::of(&file)?;
-        let mut medium = AnyMedium::create(draft.path(), durability)?;
+        let make = |at: &Path| Ok::<_, Error>(AnyMedium::create(at, durability)?);
+        let (mut draft, mut medium) = Draft::make(&file, make)?;
         medium.rename(&file);
         let id = RandomState::new().hash_one(base) | 1; // 0 is none
         medium.grow(self.page_bytes as u64)?;
@@ -96,7 +96,6 @@ impl Owner<'_> {
             id,
             ..LevelMap::default()
         };
-        let lock = Some(Lock::take(&file)?);
         let state = State::new(medium, named, Map::new(), self.page_bytes);
         Ok(Some(NextLevel {
             file,
@@ -105,7 +104,7 @@ impl Owner<'_> {
             limit: wanted.limit,
             is_used: AtomicBool::new(false),
             state: Mutex::new(state),
-            _lock: lock,
+            _lock: draft.take_lock(),
         }))
     }
 

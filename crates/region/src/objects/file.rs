@@ -47,8 +47,8 @@ impl LogFile {
     /// A new log whose first record has the position `start`. What a close that was cut short left goes.
     pub(super) fn create(&self, start: u64, poison: Poison) -> Result<Log<AnyMedium>> {
         self.remove_leftover()?;
-        let draft = Draft::of(&self.path)?;
-        let mut medium = AnyMedium::create(draft.path(), self.durability)?;
+        let make = |at: &Path| Ok::<_, Error>(AnyMedium::create(at, self.durability)?);
+        let (draft, mut medium) = Draft::make(&self.path, make)?;
         medium.rename(&self.path);
         // 0 is no log.
         let log = Log::create(medium, random() | 1, RING, start, poison)?;

@@ -152,7 +152,7 @@ impl Follower {
         if self.place.is_none() {
             return Ok(true);
         }
-        let lock = match Lock::take(&self.leader) {
+        let lock = match Lock::behind_readers(&self.leader) {
             Ok(lock) => lock,
             Err(LockError::Held { .. }) => return Ok(false),
             Err(error) => return Err(error.into()),

@@ -1,5 +1,6 @@
 //! A region and what lives in it: found again, told apart, checked, and no larger than it need be.
 
+mod beside;
 mod bytes;
 mod check;
 mod derive;
