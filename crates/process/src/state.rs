@@ -271,7 +271,7 @@ impl Kind {
             Ok(bytes) => bytes,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Err(Error::State(format!(
-                    "{} holds no state of a program: name the directory that twinpage run was given with --state",
+                    "{} {what}: name the directory that twinpage run was given with --state",
                     path.display()
                 )));
             }
@@ -290,6 +290,10 @@ impl Kind {
             )));
         }
         let durability = match said.durability.as_str() {
+                let what = match path.exists() {
+                    true => "holds no state of a program",
+                    false => "does not exist",
+                };
             "disk" if is_on_dax(&path.join("store")) => Durability::Dax,
             "disk" => Durability::Disk,
             "memory" => Durability::Memory,

@@ -166,6 +166,8 @@ fn two_resumes_at_once() {
         );
         let said = refused_in_order("the second resume", lost[0]);
         assert!(said.contains("in use"), "{said}");
+            let is_missing = said.contains("does not exist");
+            assert_eq!(is_missing, name == "missing", "{said}");
         at_once += 1;
     }
 }

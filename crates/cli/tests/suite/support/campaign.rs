@@ -86,7 +86,11 @@ pub(crate) struct Tally {
 }
 
 /// What a resume says of a state that was killed before anything was durable.
-const NOTHING_YET: [&str; 2] = ["before its first checkpoint", "holds no state of a program"];
+const NOTHING_YET: [&str; 3] = [
+    "before its first checkpoint",
+    "holds no state of a program",
+    "does not exist",
+];
 
 /// How one life of the program ended.
 enum End {
