@@ -11,13 +11,15 @@ use serde_json::{Value, json};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+use twinpage_cli::FAILED;
 use twinpage_cli::report::table;
-use twinpage_os::{Lock, LockError, user_signals};
+use twinpage_os::{Holder, Lock, LockError, user_signals};
 use twinpage_process::inspect::{self, Inspection};
 use twinpage_process::notes;
 use twinpage_process::older::{self, About};
 use twinpage_process::rested::Rested;
+use twinpage_process::state;
 
 /// Below the user's state directory: `XDG_STATE_HOME`, or its default.
 pub(crate) fn base() -> Result<PathBuf, String> {
@@ -37,6 +39,8 @@ enum Status {
     /// Killed before its first checkpoint.
     Empty,
     Damaged,
+    /// It cannot be looked at: it is of another build, or was cut short on its way to an older checkpoint.
+    Unknown,
 }
 
 impl Status {
@@ -47,6 +51,7 @@ impl Status {
             Status::Finished => "finished",
             Status::Empty => "no checkpoint",
             Status::Damaged => "damaged",
+            Status::Unknown => "unknown",
         }
     }
 }
@@ -60,7 +65,8 @@ struct State {
     age: Option<Duration>,
     bytes: u64,
     held_output_bytes: u64,
-    older: Vec<Older>,
+    /// Not known where they cannot be read.
+    older: Option<Vec<Older>>,
     why: Option<String>,
 }
 
@@ -70,23 +76,32 @@ impl State {
         if !path.join("kind").is_file() {
             return None;
         }
+        let (older, why) = match older(path) {
+            Ok(older) => (Some(older), None),
+            Err(error) => (None, Some(error)),
+        };
         let mut state = State {
             path: path.to_owned(),
-            status: Status::Damaged,
+            status: Status::Unknown,
             command: Vec::new(),
             age: None,
             bytes: bytes_in(path),
             held_output_bytes: 0,
-            older: Vec::new(),
-            why: None,
+            older,
+            why,
         };
-        match older(path) {
-            Ok(older) => state.older = older,
-            Err(error) => state.why = Some(error),
-        }
         match inspect::inspect(path) {
             Ok(found) => state.fill(&found),
-            Err(error) => state.why = Some(error.to_string()),
+            Err(error) => {
+                state.why = Some(error.to_string());
+                // The bytes of one that runs may never have stood still.
+                let is_held = matches!(Lock::to_read(path), Err(LockError::Held { .. }));
+                state.status = match (is_held, inspect::damage_of(error)) {
+                    (true, _) => Status::Running,
+                    (false, Ok(_)) => Status::Damaged,
+                    (false, Err(_)) => Status::Unknown,
+                };
+            }
         }
         Some(state)
     }
@@ -104,7 +119,13 @@ impl State {
         };
         match found.held_output_bytes() {
             Ok(held) => self.held_output_bytes = held,
-            Err(error) => (self.status, self.why) = (Status::Damaged, Some(error.to_string())),
+            Err(error) => {
+                self.why = Some(error.to_string());
+                self.status = match inspect::damage_of(error) {
+                    Ok(_) => Status::Damaged,
+                    Err(_) => Status::Unknown,
+                };
+            }
         }
         if let Some(context) = &found.context {
             let at = SystemTime::UNIX_EPOCH + Duration::from_nanos(context.clocks.realtime_ns);
@@ -115,13 +136,13 @@ impl State {
 
     /// Whether it is of no use any more.
     fn is_over(&self) -> bool {
-        if !self.older.is_empty() {
+        if !self.older.as_ref().is_some_and(Vec::is_empty) {
             return false;
         }
         match self.status {
             Status::Finished => self.held_output_bytes == 0,
             Status::Empty => true,
-            Status::Running | Status::Resumable | Status::Damaged => false,
+            Status::Running | Status::Resumable | Status::Damaged | Status::Unknown => false,
         }
     }
 
@@ -133,7 +154,7 @@ impl State {
             "age_s": self.age.map(|age| age.as_secs_f64()),
             "bytes": self.bytes,
             "held_output_bytes": self.held_output_bytes,
-            "older": self.older.iter().map(Older::to_json).collect::<Vec<_>>(),
+            "older": self.older.as_ref().map(|older| older.iter().map(Older::to_json).collect::<Vec<_>>()),
             "why": self.why,
         })
     }
@@ -250,7 +271,7 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, String> {
             state.path.display().to_string(),
             state.status.name().into(),
             age,
-            state.older.len().to_string(),
+            (state.older.as_ref()).map_or("unknown".into(), |older| older.len().to_string()),
             show::bytes(state.bytes),
             state.why.clone().unwrap_or_else(|| state.command.join(" ")),
         ]);
@@ -260,13 +281,16 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, String> {
 }
 
 pub(crate) fn clean(arguments: &Clean) -> Result<ExitCode, String> {
-    let over: Vec<State> = find(&arguments.places)?
-        .into_iter()
-        .filter(State::is_over)
-        .collect();
-    for state in &over {
-        if !arguments.dry_run {
-            remove(&state.path)?;
+    let (mut gone, mut failed) = (Vec::new(), Vec::new());
+    for state in find(&arguments.places)?.into_iter().filter(State::is_over) {
+        if !arguments.dry_run
+            && let Err(why) = remove(&state.path)
+        {
+            if !arguments.json {
+                notes::tell(&why);
+            }
+            failed.push(json!({ "state": state.path, "why": why }));
+            continue;
         }
         if !arguments.json {
             let done = if arguments.dry_run {
@@ -282,12 +306,20 @@ pub(crate) fn clean(arguments: &Clean) -> Result<ExitCode, String> {
                 show::bytes(state.bytes)
             );
         }
+        gone.push(state.to_json());
     }
+    let code = match failed.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(FAILED),
+    };
     if arguments.json {
-        let states: Vec<Value> = over.iter().map(State::to_json).collect();
-        println!("{:#}", json!({ "removed": !arguments.dry_run, "states": states }));
+        let removed = !arguments.dry_run;
+        println!(
+            "{:#}",
+            json!({ "removed": removed, "states": gone, "failed": failed })
+        );
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 pub(crate) fn fork(arguments: &Fork) -> Result<ExitCode, String> {
@@ -308,7 +340,7 @@ pub(crate) fn fork(arguments: &Fork) -> Result<ExitCode, String> {
 
 /// Removes a state that is not in use.
 pub(crate) fn remove(path: &Path) -> Result<(), String> {
-    let _lock = Lock::take(path).map_err(|error| error.to_string())?;
+    let _lock = state::lock(path).map_err(|error| error.to_string())?;
     let told = |error| format!("cannot remove {}: {error}", path.display());
     Rested::of(path).remove();
     // First what makes it a state: what is left after a kill is none.
@@ -332,37 +364,61 @@ pub(crate) fn remove_if_over(path: &Path) {
     }
 }
 
-/// What a run still waits for, for its suspension.
+/// Between two looks whether a run has been suspended.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Whoever has a state for longer, and was not asked for a suspension, is named.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// Whether another process is a twinpage, by its name.
+fn is_twinpage(holder: &Holder) -> bool {
+    let own = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    holder.name.as_deref() == Some(own.trim_end())
+}
+
+/// Returns when nobody has the state any more. Whoever runs its program is asked to suspend it: whether one was.
+fn suspend(state: &Path) -> Result<bool, String> {
+    let (mut asked, mut has_it, mut since, mut is_told) = (None, None, Instant::now(), false);
+    loop {
+        let holder = match Lock::take(state) {
+            Ok(_) => return Ok(asked.is_some()),
+            Err(LockError::Held { holder, .. }) => holder,
+            Err(error) => return Err(error.to_string()),
+        };
+        if has_it.as_ref() != Some(&holder) {
+            (has_it, since, is_told) = (Some(holder.clone()), Instant::now(), false);
+        }
+        let may_be_asked = |pid: &u32| asked == Some(*pid) || user_signals::can_be_suspended(*pid);
+        if let Some(pid) = holder.pid.filter(may_be_asked) {
+            if asked != Some(pid) {
+                user_signals::ask_other_to_suspend(pid)
+                    .map_err(|error| format!("cannot stop process {pid}: {error}"))?;
+                asked = Some(pid);
+            }
+            user_signals::continue_stopped(pid); // its user may have stopped it with ^Z
+        } else if since.elapsed() >= SILENCE.max(holder.patience()) && !is_twinpage(&holder) {
+            let why = match holder.pid {
+                Some(_) => {
+                    format!("is in use by {holder}, which cannot be suspended; wait for it to end, or end it")
+                }
+                None => {
+                    "is used in another container: stop it from there, or send SIGTERM to its twinpage".into()
+                }
+            };
+            return Err(format!("{} {why}", state.display()));
+        } else if since.elapsed() >= SILENCE && !is_told {
+            // What is left of a killed one, a reader, or a twinpage that begins or does something else with it.
+            notes::tell(&format!("{} is in use by {holder}: waiting", state.display()));
+            is_told = true;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
 
 pub(crate) fn stop(arguments: &Stop) -> Result<ExitCode, String> {
     let state = &arguments.state;
     let told = |error: twinpage_process::Error| error.to_string();
     let before = inspect::inspect(state).map_err(told)?.in_use.is_some();
-    let mut asked = None;
-    loop {
-        match Lock::take(state) {
-            Ok(_) => break,
-            Err(LockError::Held { holder, .. }) => {
-                let Some(pid) = holder.pid else {
-                    return Err(format!(
-                        "{} is used in another container: stop it from there, or send SIGTERM to its twinpage",
-                        state.display()
-                    ));
-                };
-                if asked != Some(pid) && user_signals::can_be_suspended(pid) {
-                    user_signals::ask_other_to_suspend(pid)
-                        .map_err(|error| format!("cannot stop process {pid}: {error}"))?;
-                    asked = Some(pid);
-                }
-                if asked == Some(pid) {
-                    user_signals::continue_stopped(pid); // its user may have stopped it with ^Z
-                }
-                std::thread::sleep(PAUSE);
-            }
-            Err(error) => return Err(error.to_string()),
-        }
-    }
+    let asked = suspend(state)?;
     let found = State::at(state).ok_or_else(|| {
         format!(
             "{}: the program has finished, and its state is gone",
@@ -371,7 +427,7 @@ pub(crate) fn stop(arguments: &Stop) -> Result<ExitCode, String> {
     })?;
     if arguments.json {
         let mut document = found.to_json();
-        document["stopped"] = json!(asked.is_some());
+        document["stopped"] = json!(asked);
         println!("{document:#}");
     } else {
         notes::tell(&match found.status {

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::going_back;
 use crate::notes;
+use crate::older;
 use crate::pace::Chosen;
 use crate::pages::Pages;
 use crate::state::{self, Kind, Store, lock_to_read};
@@ -182,8 +183,8 @@ pub struct Checked {
     pub durability: Option<Durability>,
 }
 
-/// Reads everything there is in a state and verifies every checksum, also those of the lines of pages, which a state
-/// on a disk has and one in a memory file has not.
+/// Reads everything there is in a state, also in its older checkpoints, and verifies every checksum, also those of the
+/// lines of pages, which a state on a disk has and one in a memory file has not.
 ///
 /// # Errors
 /// When there is no state, it is in use or of another version, or the system refuses to read it.
@@ -204,7 +205,32 @@ pub fn check(path: &Path) -> Result<Checked> {
     if let Err(error) = check_locked(path, &mut checked) {
         checked.damage.push(damage_of(error)?);
     }
+    match older::list(path) {
+        Ok(kept) => {
+            for about in kept {
+                checked.damage.extend(check_older(path, about.number)?);
+            }
+        }
+        Err(error) => checked.damage.push(damage_of(error)?),
+    }
     Ok(checked)
+}
+
+/// What is not as it was written in the state that is kept as older checkpoint `number`.
+pub(crate) fn check_older(state: &Path, number: u64) -> Result<Vec<Damage>> {
+    let copy = going_back::path_of(state, number).join("state");
+    let mut checked = Checked::default();
+    let done = Kind::read(&copy).and_then(|kind| {
+        checked.durability = Some(kind.durability);
+        check_locked(&copy, &mut checked)
+    });
+    if let Err(error) = done {
+        checked.damage.push(damage_of(error)?);
+    }
+    for damage in &mut checked.damage {
+        damage.what = format!("older {number}: {}", damage.what);
+    }
+    Ok(checked.damage)
 }
 
 /// Stops at damage that keeps the rest from being read.
@@ -254,8 +280,11 @@ fn check_pages_of(store: &Store, pages: &Pages) -> Result<Option<Damage>> {
     Ok(None)
 }
 
-/// Damage as a list has it; errors that say nothing about the bytes are the caller's.
-fn damage_of(error: Error) -> Result<Damage> {
+/// Damage as a list has it.
+///
+/// # Errors
+/// Those that say nothing about the bytes.
+pub fn damage_of(error: Error) -> Result<Damage> {
     use twinpage_core::Error as StoreError;
     let is_lost = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::UnexpectedEof);
     let here = |what: String, why: String| Damage { what, at: 0, why };

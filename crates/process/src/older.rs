@@ -26,6 +26,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
+use twinpage_core::Damage;
 use twinpage_os::Durability;
 
 const UNFINISHED: &str = ".new";
@@ -185,6 +186,9 @@ pub fn go_back(state: &Path, at: At) -> Result<(About, u64)> {
     let (path, durability) = (directory.path(), directory.durability());
     let kept = list(path)?;
     let wanted = choose(path, &kept, at)?;
+    if let Some(Damage { what, at, why }) = inspect::check_older(path, wanted.number)?.into_iter().next() {
+        return Err(Error::Damaged(format!("{what} at byte {at}: {why}")));
+    }
     let (_, epoch, bytes) = inspect::open(&path_of(path, wanted.number).join("state"), durability)?;
     let context = context::read(&bytes)?;
     if epoch != wanted.epoch {

@@ -264,3 +264,76 @@ fn what_cannot_be_gone_back_to_is_told_and_changes_nothing() {
     assert_eq!(counter.older(), kept);
     counter.finish(&[]);
 }
+
+/// Damages what is told of kept checkpoint `number`.
+fn damage_about(state: &Path, number: u64) -> PathBuf {
+    let about = state.join("older").join(number.to_string()).join("about");
+    let text = fs::read_to_string(&about).expect("it is there");
+    fs::write(&about, text.replace("\"epoch\"", "\"epoxh\"")).expect("room for it");
+    about
+}
+
+/// A counter that finished, with two older checkpoints at least.
+fn finished_with_older(durability: &str) -> Counter {
+    let counter = Counter::new();
+    let mut child = counter.start("2@20ms", durability);
+    wait_until("two were kept", || counter.older().len() >= 2);
+    counter.kill(&mut child);
+    counter.finish(&[]);
+    counter
+}
+
+#[test]
+fn a_state_whose_older_checkpoints_cannot_be_read_is_not_removed() {
+    let counter = finished_with_older("memory");
+    let kept = counter.older();
+    let about = damage_about(&counter.state(), kept[0].0);
+    let out = on_state(&["list", "--json"], &counter.state());
+    let list: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let state = &list["states"][0];
+    assert!(state["older"].is_null(), "not known: {state}");
+    let why = state["why"].as_str().expect("a reason");
+    assert!(why.contains(&about.display().to_string()), "{why}");
+    let out = on_state(&["clean"], &counter.state());
+    assert!(out.status.success(), "{out:?}");
+    for (number, _) in kept {
+        let copy = counter.state().join("older").join(number.to_string());
+        assert!(copy.join("state/kind").exists(), "{number} is gone");
+    }
+}
+
+#[test]
+fn damage_of_an_older_checkpoint_is_found_and_nobody_goes_back_to_it() {
+    let counter = finished_with_older("disk");
+    let kept = counter.older();
+    let check = |code: i32| {
+        let out = on_state(&["check"], &counter.state());
+        assert_eq!(out.status.code(), Some(code), "{out:?}");
+        String::from_utf8(out.stdout).expect("text")
+    };
+    check(0);
+    let [first, last] = [kept[0].0, kept[kept.len() - 1].0];
+    let store = path_of_older(&counter, first).join("store");
+    let whole = fs::read(&store).expect("a store");
+    let mut flipped = whole.clone();
+    flipped.iter_mut().step_by(4096).for_each(|byte| *byte ^= 1);
+    fs::write(&store, flipped).expect("room for it");
+    let said = check(1);
+    assert!(said.contains(&format!("damaged older {first}: ")), "{said}");
+    let said = refused_in_order("damaged", &counter.resume(&["--at", &first.to_string()]));
+    assert!(said.contains(&format!("older {first}")), "{said}");
+    assert_eq!(counter.older(), kept, "nothing has changed");
+    fs::write(&store, whole).expect("room for it");
+    check(0);
+    damage_about(&counter.state(), last);
+    let said = check(1);
+    assert!(said.contains("about"), "{said}");
+}
+
+fn path_of_older(counter: &Counter, number: u64) -> PathBuf {
+    counter
+        .state()
+        .join("older")
+        .join(number.to_string())
+        .join("state")
+}

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use twinpage_campaign::seed;
 
+use rustix::fs::inotify;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use twinpage_os::Lock;
 
 use crate::support::process::{Victim, family, kill, name_of, twinpage};
 use crate::support::program::python_with;
-use crate::support::state::wait_until;
+use crate::support::state::{refused_in_order, wait_until};
 use crate::support::{chance, skip};
 
 /// Counts in bash, in rounds, until a file is there; then it says how far it came.
@@ -345,4 +347,101 @@ fn what_has_finished_is_cleaned_away_and_nothing_else() {
     assert_eq!(home.json(&["clean"])["states"], Value::Array(vec![]));
     home.json(&["clean", "mine"]);
     assert!(!home.path("mine").exists());
+}
+
+#[test]
+fn what_cannot_be_removed_is_told_and_the_rest_goes() {
+    let home = Home::new();
+    for name in ["a", "b", "c"] {
+        let mut command = home.twinpage();
+        command.args(["run", "--state", name, "--", "true"]);
+        assert!(command.status().expect("twinpage starts").success());
+    }
+    // One is read all the time; another is until it was seen that its removal waits.
+    let _reader = Lock::to_read(home.path("a")).expect("a lock");
+    let reader = Lock::to_read(home.path("b")).expect("a lock");
+    let looks = inotify::init(inotify::CreateFlags::NONBLOCK).expect("a watch");
+    inotify::add_watch(&looks, home.path("b"), inotify::WatchFlags::OPEN).expect("a watch");
+    let mut command = home.twinpage();
+    command.args(["clean", "--json", "a", "b", "c"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("twinpage starts");
+    let (mut opened, mut buffer) = (0, [std::mem::MaybeUninit::uninit(); 4096]);
+    wait_until("it waits for the reader", || {
+        let mut news = inotify::Reader::new(&looks, &mut buffer);
+        while news.next().is_ok() {
+            opened += 1;
+        }
+        opened > 30 || child.try_wait().expect("wait for twinpage").is_some()
+    });
+    drop(reader);
+    let out = child.wait_with_output().expect("wait for twinpage");
+    assert_eq!(out.status.code(), Some(125), "one is left");
+    let told: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let removed: Vec<&str> = (told["states"].as_array().expect("a list").iter())
+        .filter_map(|state| state["state"].as_str())
+        .collect();
+    assert_eq!(removed, ["b", "c"], "{told}");
+    assert_eq!(told["failed"][0]["state"], "a", "{told}");
+    let why = told["failed"][0]["why"].as_str().expect("a reason");
+    assert!(why.contains("in use"), "{why}");
+    let there = ["a", "b", "c"].map(|name| home.path(name).exists());
+    assert_eq!(there, [true, false, false]);
+}
+
+#[test]
+fn only_damage_is_called_so() {
+    let home = Home::new();
+    let mut child = home.started(&["--state", "state"]);
+    kill(&mut child, Victim::Tree, &mut chance(seed(), "damage"));
+    let listed = || {
+        let told = home.json(&["list", "state"]);
+        let state = &told["states"][0];
+        let text = |name: &str| state[name].as_str().unwrap_or_default().to_owned();
+        (text("status"), text("why"))
+    };
+    let kind = fs::read_to_string(home.path("state/kind")).expect("the kind");
+    let of_version_9 = kind.replace("\"version\":2", "\"version\":9");
+    assert_ne!(kind, of_version_9);
+    fs::write(home.path("state/kind"), of_version_9).expect("room for it");
+    let (status, why) = listed();
+    assert!(
+        status == "unknown" && why.contains("version 9"),
+        "{status}: {why}"
+    );
+    fs::write(home.path("state/kind"), &kind).expect("room for it");
+
+    fs::write(home.path("state/going-back"), "1").expect("room for it");
+    let (status, why) = listed();
+    assert!(
+        status == "unknown" && why.contains("cut short"),
+        "{status}: {why}"
+    );
+    fs::remove_file(home.path("state/going-back")).expect("it is there");
+
+    let store = fs::read(home.path("state/store")).expect("the store");
+    fs::write(home.path("state/store"), vec![b'x'; store.len()]).expect("room for it");
+    assert_eq!(listed().0, "damaged");
+    // Its bytes move while it is written.
+    let lock = Lock::take(home.path("state")).expect("a lock");
+    assert_eq!(listed().0, "running");
+    drop(lock);
+    fs::write(home.path("state/store"), store).expect("room for it");
+    assert_eq!(listed(), ("resumable".into(), String::new()));
+}
+
+#[test]
+fn what_is_no_twinpage_is_named_and_not_waited_for() {
+    let home = Home::new();
+    let mut child = home.started(&["--state", "state"]);
+    kill(&mut child, Victim::Tree, &mut chance(seed(), "holder"));
+    let lock = Lock::take(home.path("state")).expect("a lock");
+    let out = home.twinpage().args(["stop", "state"]).output();
+    let said = refused_in_order("in use by another", &out.expect("twinpage starts"));
+    assert!(
+        said.contains(&format!("process {}", std::process::id())),
+        "{said}"
+    );
+    assert!(said.contains("cannot be suspended"), "{said}");
+    drop(lock);
+    assert_eq!(home.json(&["stop", "state"])["status"], "resumable");
 }
