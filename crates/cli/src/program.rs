@@ -12,7 +12,7 @@ use twinpage_process::attach::{self, Begun, Left, Side};
 use twinpage_process::context::Ending;
 use twinpage_process::launch::Command;
 use twinpage_process::session::Summary;
-use twinpage_process::state::Choices;
+use twinpage_process::state::{Choices, make_directory};
 use twinpage_process::{notes, run};
 
 pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
@@ -116,17 +116,14 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, String> {
 /// A new directory below the user's state directory, named after the program and numbered.
 fn default_state(program: &str) -> Result<PathBuf, String> {
     let base = states::base()?;
+    make_directory(&base).map_err(|error| format!("{error}; name one with --state DIR"))?;
     let told = |path: &Path| format!("cannot make a directory for the state in {}", path.display());
     let mut builder = DirBuilder::new();
-    builder.recursive(true).mode(0o700);
-    builder
-        .create(&base)
-        .map_err(|error| format!("{}: {error}; name one with --state DIR", told(&base)))?;
+    builder.mode(0o700);
     let name = Path::new(program)
         .file_name()
         .unwrap_or_default()
         .to_string_lossy();
-    builder.recursive(false);
     // The first number that is free: what is made is this run's alone, however many begin at once.
     for number in 1u64.. {
         let state = base.join(format!("{name}-{number}"));

@@ -12,6 +12,7 @@
 //! * The directory is locked by whoever runs the program in it.
 //! * `kind` is written last when a state is made, so a directory with one is complete.
 
+use crate::copy::sync;
 use crate::error::{Error, Result};
 use crate::going_back;
 use crate::sockets::Replies;
@@ -102,8 +103,7 @@ impl StateDir {
     /// # Errors
     /// When there is a state already, or the directory cannot be written.
     pub fn create(path: &Path, durability: Durability, choices: Choices) -> Result<(StateDir, Store)> {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(Error::file("cannot make the state directory", path))?;
+        make_directory(path)?;
         let lock = lock(path)?;
         let mut entries = fs::read_dir(path).map_err(Error::file("cannot list", path))?;
         if entries.next().is_some() {
@@ -131,8 +131,7 @@ impl StateDir {
             cpu_floor: choices.cpu_floor.map(|level| level.name().to_owned()),
         };
         write_synced(&path.join("kind"), &serde_json::to_vec(&kind).unwrap_or_default())?;
-        let directory = fs::File::open(path).and_then(|directory| directory.sync_all());
-        directory.map_err(Error::file("cannot sync", path))?;
+        sync(path)?;
         let path = path.canonicalize().map_err(Error::file("cannot find", path))?;
         Ok((
             StateDir {
@@ -211,6 +210,27 @@ impl StateDir {
     }
 }
 
+/// Makes a directory that only its owner can read, and those above it that are missing. Its name is durable then, also
+/// where it was there.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn make_directory(path: &Path) -> Result<()> {
+    let is_missing = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
+    let missing = path.ancestors().skip(1).take_while(is_missing).count();
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    let real = made.and_then(|()| path.canonicalize());
+    let real = real.map_err(Error::file("cannot make the directory", path))?;
+    for above in real.ancestors().skip(1).take(missing + 1) {
+        match sync(above) {
+            // One that may not be read was not made here, and is left to the file system.
+            Err(Error::File { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
 /// Where a write is of 4 KiB at least, changed lines of 64 bytes are packed together; memory takes them as they are.
 fn form_for(medium: &AnyMedium) -> (u32, SchemeKind) {
     match medium {
@@ -270,6 +290,10 @@ impl Kind {
         let bytes = match fs::read(&file) {
             Ok(bytes) => bytes,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                let what = match path.exists() {
+                    true => "holds no state of a program",
+                    false => "does not exist",
+                };
                 return Err(Error::State(format!(
                     "{} {what}: name the directory that twinpage run was given with --state",
                     path.display()
@@ -290,10 +314,6 @@ impl Kind {
             )));
         }
         let durability = match said.durability.as_str() {
-                let what = match path.exists() {
-                    true => "holds no state of a program",
-                    false => "does not exist",
-                };
             "disk" if is_on_dax(&path.join("store")) => Durability::Dax,
             "disk" => Durability::Disk,
             "memory" => Durability::Memory,

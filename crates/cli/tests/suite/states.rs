@@ -445,3 +445,42 @@ fn what_is_no_twinpage_is_named_and_not_waited_for() {
     drop(lock);
     assert_eq!(home.json(&["stop", "state"])["status"], "resumable");
 }
+
+#[test]
+fn the_names_of_a_new_state_are_durable() {
+    if Command::new("strace").arg("-V").output().is_err() {
+        return skip("syncs of a new state", "strace", "strace");
+    }
+    let home = Home::new();
+    let top = home.path(".").canonicalize().expect("it is there");
+    // Directories that are synced, as the system saw it.
+    let synced = |words: &[&str]| {
+        let mut command = Command::new("strace");
+        command.args([
+            "-y",
+            "-e",
+            "trace=fsync",
+            "-o",
+            "calls",
+            env!("CARGO_BIN_EXE_twinpage"),
+            "run",
+        ]);
+        command.args(words).args(["--", "true"]).current_dir(&top);
+        command.env_remove("XDG_STATE_HOME").env("HOME", &top);
+        let status = command.stderr(Stdio::null()).status().expect("strace");
+        assert!(status.success(), "{words:?}");
+        let path = |call: &str| Some(PathBuf::from(call.split_once('<')?.1.split_once('>')?.0));
+        home.read("calls").lines().filter_map(path).collect::<Vec<_>>()
+    };
+    let named = synced(&["--state", "a/b/state"]);
+    for above in ["a/b", "a", ""] {
+        assert!(
+            named.contains(&top.join(above)),
+            "{above:?} is not synced: {named:?}"
+        );
+    }
+    let own = synced(&[]);
+    for above in [".local/state/twinpage", ".local/state", ".local", ""] {
+        assert!(own.contains(&top.join(above)), "{above:?} is not synced: {own:?}");
+    }
+}
