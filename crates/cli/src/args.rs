@@ -3,12 +3,13 @@
 use crate::bench::programs::Mode;
 use crate::bench::trees::Measure;
 use crate::lab::Lab;
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use twinpage_cli::report::{
-    self, at, control_key, every, instant, interval, keep, level, rate, share, signal,
+    self, at, control_key, every, instant, interval, keep, level, rate, share, signal, within,
 };
 use twinpage_os::Durability;
 use twinpage_os::cpuid::Level;
@@ -494,7 +495,7 @@ pub(crate) struct TreesArguments {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) repeat: u16,
     /// Seconds that a server is asked, or that the busy process works
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, default_value_t = 3.0, value_parser = within(0.01, 86_400.0))]
     pub(crate) seconds: f64,
     /// One JSON document on standard output
     #[arg(long)]
@@ -504,10 +505,10 @@ pub(crate) struct TreesArguments {
 #[derive(Args, Debug)]
 pub(crate) struct ProcessArguments {
     /// Sizes of the heap
-    #[arg(long, value_delimiter = ',', default_values_t = [256, 1024])]
+    #[arg(long, value_delimiter = ',', default_values_t = [256, 1024], value_parser = RangedU64ValueParser::<usize>::new().range(1..=1 << 20))]
     pub(crate) heap_mib: Vec<usize>,
     /// Share of its pages written in each epoch
-    #[arg(long, value_delimiter = ',', default_values_t = [0.1, 1.0, 10.0])]
+    #[arg(long, value_delimiter = ',', default_values_t = [0.1, 1.0, 10.0], value_parser = within(0.0, 100.0))]
     pub(crate) dirty_percent: Vec<f64>,
     /// Times from one checkpoint to the next
     #[arg(long, value_delimiter = ',', default_values = ["16ms", "100ms"], value_parser = interval)]
@@ -516,7 +517,7 @@ pub(crate) struct ProcessArguments {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Pattern::WorkingSet])]
     pub(crate) pattern: Vec<Pattern>,
     /// Seconds of work in each run
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, default_value_t = 3.0, value_parser = within(0.01, 86_400.0))]
     pub(crate) seconds: f64,
     /// Runs of each setting; medians are shown
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]

@@ -1,6 +1,9 @@
 //! What the `twinpage` command shares with programs beside it: how benchmarks report, and the lab's commands, for
 //! programs that add schemes and workloads of their own.
 
+#[macro_use]
+pub mod output;
+
 pub mod lab;
 pub mod report;
 pub mod show;

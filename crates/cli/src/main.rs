@@ -1,5 +1,8 @@
 //! The `twinpage` command.
 
+#[macro_use]
+extern crate twinpage_cli;
+
 mod args;
 mod array;
 mod bench;
@@ -21,7 +24,13 @@ use twinpage_process::notes;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if !matches!(arguments.command, Command::Run(_) | Command::Resume(_)) {
+    // A program's end of its output is that program's to feel.
+    let forwards = match &arguments.command {
+        Command::Run(run) => !run.explain,
+        Command::Resume(_) => true,
+        _ => false,
+    };
+    if !forwards {
         twinpage_os::signals::end_when_nobody_reads();
     }
     let done = match arguments.command {

@@ -33,17 +33,19 @@ pub(crate) fn naming(path: &Path) -> impl FnOnce(twinpage::Error) -> String {
     }
 }
 
+fn version(look: &inspect::Inspection) -> u32 {
+    look.superblock.map_or(VERSION, |superblock| superblock.version())
+}
+
 /// What every look at a region begins with, as scripts read it.
 fn json_of_region(look: &inspect::Inspection) -> Value {
-    let version = look.superblock.map_or(VERSION, |superblock| superblock.version());
-    let mut document = json_of(KIND, version, Some(&look.info()), Some(look.durability));
+    let mut document = json_of(KIND, version(look), Some(&look.info()), Some(look.durability));
     document["in_use"] = json!(look.in_use);
     document["region"] = json!(look.superblock);
     document
 }
 
 pub(crate) fn info(arguments: &Look) -> Result<ExitCode, String> {
-    // Before the region is looked at otherwise, which takes its lock.
     let objects = objects::list(&arguments.state);
     let look = inspect(&arguments.state).map_err(naming(&arguments.state))?;
     if arguments.json {
@@ -57,7 +59,7 @@ pub(crate) fn info(arguments: &Look) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     let (path, info, mut rows) = (arguments.state.display(), look.info(), Rows::default());
-    rows.add("region", format!("{path}, format version {VERSION}"));
+    rows.add("region", format!("{path}, format version {}", version(&look)));
     rows.add(
         "status",
         match &look.in_use {

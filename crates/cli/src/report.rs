@@ -154,6 +154,14 @@ pub fn level(text: &str) -> Result<Level, String> {
     Level::named(text).ok_or_else(|| format!("expected one of {}", Level::ALL.map(Level::name).join(", ")))
 }
 
+/// Reads a number that lies in a range.
+pub fn within(least: f64, most: f64) -> impl Fn(&str) -> Result<f64, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| format!("expected a number from {least} to {most}"))
+    }
+}
+
 /// A signal by which a program may be told something, by name.
 ///
 /// # Errors

@@ -50,6 +50,8 @@ fn a_region_is_looked_at_checked_and_copied() {
         "{info}"
     );
     assert!(info["geometry"].is_object() && info["pool"].is_object());
+    let text = String::from_utf8(twinpage(&["info"], &[&path]).stdout).unwrap();
+    assert!(text.contains("format version 1\n"), "{text}");
     let stats = json(&["stats", "--json"], &[&path], 0);
     assert!(stats["statistics"]["epochs"].as_u64() > Some(0), "{stats}");
     assert!(

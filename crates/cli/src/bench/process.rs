@@ -189,8 +189,8 @@ fn run(
     scratch: &Scratch,
 ) -> Result<(f64, Statistics), String> {
     scratch.clear()?;
-    let child = start(setting, arguments, scratch)?;
-    scratch.wait_until_ready();
+    let mut child = start(setting, arguments, scratch)?;
+    scratch.wait_until_ready(&mut child)?;
     let before = statistics::read(&scratch.state()).unwrap_or_default();
     let took = seconds(Ok(child))?;
     let after = statistics::read(&scratch.state()).ok_or("the run left no statistics")?;
@@ -224,7 +224,7 @@ fn restore(setting: Setting, arguments: &ProcessArguments, scratch: &Scratch) ->
     for _ in 0..arguments.repeat() {
         scratch.clear()?;
         let mut child = start(setting, arguments, scratch)?;
-        scratch.wait_until_ready();
+        scratch.wait_until_ready(&mut child)?;
         std::thread::sleep(setting.every * 4);
         let _ = child.kill();
         let _ = child.wait();
@@ -287,10 +287,16 @@ impl Scratch {
         Ok(())
     }
 
-    fn wait_until_ready(&self) {
+    fn wait_until_ready(&self, run: &mut Child) -> Result<(), String> {
         while !self.ready().exists() {
+            if let Some(status) = run.try_wait().map_err(|error| error.to_string())? {
+                return Err(format!(
+                    "twinpage run ended before its program was ready: {status}"
+                ));
+            }
             std::thread::sleep(Duration::from_millis(1));
         }
+        Ok(())
     }
 }
 

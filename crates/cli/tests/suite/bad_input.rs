@@ -60,6 +60,96 @@ fn an_interval_that_makes_no_sense() {
     }
 }
 
+#[test]
+fn numbers_of_benchmarks_that_make_no_sense() {
+    for words in [
+        &["process", "--seconds=-1"] as &[&str],
+        &["process", "--seconds=nan"],
+        &["process", "--seconds=inf"],
+        &["trees", "--seconds=1e30"],
+        &["trees", "--seconds=0"],
+        &["process", "--heap-mib=0"],
+        &["process", "--heap-mib=9999999"],
+        &["process", "--dirty-percent=-1"],
+        &["process", "--dirty-percent=inf"],
+    ] {
+        let out = twinpage().arg("bench").args(words).output();
+        let out = out.expect("twinpage starts");
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(2), "{words:?}: {said}");
+        let option = words[1].split('=').next().expect("an option");
+        assert!(said.contains(option), "{words:?} is not named: {said}");
+    }
+}
+
+#[test]
+fn a_benchmark_whose_program_cannot_run() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let mut command = twinpage();
+    command.args(["bench", "process", "--durability", "dax", "--heap-mib", "1"]);
+    command.args([
+        "--dirty-percent",
+        "1",
+        "--every",
+        "16ms",
+        "--repeat",
+        "1",
+        "--seconds",
+        "0.1",
+    ]);
+    command.arg("--place").arg(scratch.path());
+    let out = command.output().expect("twinpage starts");
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(125), "{said}");
+    assert!(said.contains("twinpage run ended"), "{said}");
+}
+
+// ---- output that nobody takes ----
+
+#[test]
+fn a_reader_that_leaves_ends_what_is_explained() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = twinpage();
+    command
+        .args(["run", "--explain"])
+        .stdout(writer)
+        .stderr(Stdio::piped());
+    let out = command.output().expect("twinpage starts");
+    assert_eq!(String::from_utf8_lossy(&out.stderr), "");
+    use std::os::unix::process::ExitStatusExt;
+    assert_eq!(
+        out.status.signal(),
+        Some(13),
+        "as any command that prints: {}",
+        out.status
+    );
+}
+
+#[test]
+fn an_output_that_is_full_is_an_error() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let place = scratch.path().display().to_string();
+    for words in [
+        &["run", "--explain"] as &[&str],
+        &["run", "--explain", "--json"],
+        &["list", &place],
+    ] {
+        let full = fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("it is there");
+        let out = twinpage()
+            .args(words)
+            .stdout(full)
+            .output()
+            .expect("twinpage starts");
+        let said = refused_in_order(&format!("{words:?}"), &out);
+        assert_eq!(out.status.code(), Some(125), "{words:?}: {said}");
+        assert!(said.contains("standard output"), "{said}");
+    }
+}
+
 // ---- state directories ----
 
 const READERS: &[&[&str]] = &[&["resume"], &["info"], &["check"]];
@@ -76,6 +166,8 @@ fn a_state_that_is_not_there_or_is_something_else() {
         for reader in READERS {
             let said = refused_in_order(&format!("{reader:?} {name}"), &on_state(reader, &at(name)));
             assert!(said.contains(name), "the directory is not named: {said}");
+            let is_missing = said.contains("does not exist");
+            assert_eq!(is_missing, name == "missing", "{said}");
         }
     }
     assert_eq!(
@@ -166,8 +258,6 @@ fn two_resumes_at_once() {
         );
         let said = refused_in_order("the second resume", lost[0]);
         assert!(said.contains("in use"), "{said}");
-            let is_missing = said.contains("does not exist");
-            assert_eq!(is_missing, name == "missing", "{said}");
         at_once += 1;
     }
 }

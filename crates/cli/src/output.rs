@@ -1,0 +1,28 @@
+//! Standard output. One that takes nothing, as on a full disk, is an error of the command, which std answers with a panic:
+//! so std's macros have these in their place.
+
+use crate::FAILED;
+use std::fmt::Arguments;
+use std::io::Write;
+use twinpage_process::notes;
+
+/// As std's, but an output that takes nothing ends the command.
+#[macro_export]
+macro_rules! print {
+    ($($text:tt)*) => { $crate::output::print(format_args!($($text)*)) };
+}
+
+/// As std's, but an output that takes nothing ends the command.
+#[macro_export]
+macro_rules! println {
+    () => { $crate::output::print(format_args!("\n")) };
+    ($($text:tt)*) => { $crate::output::print(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+/// Prints, or says why that is not possible and ends the process.
+pub fn print(text: Arguments<'_>) {
+    if let Err(error) = std::io::stdout().write_fmt(text) {
+        notes::tell(&format!("cannot write to standard output: {error}"));
+        std::process::exit(FAILED.into());
+    }
+}
