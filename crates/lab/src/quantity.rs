@@ -10,6 +10,10 @@ use std::marker::PhantomData;
 /// Femtoseconds in a nanosecond: the machine's times are femtoseconds.
 pub const FS_PER_NS: u64 = 1_000_000;
 
+/// Femtoseconds of the longest cycle of a clock, and the most cycles a file can give. Their product is the longest time.
+pub const LONGEST_CYCLE_FS: u64 = 1_000_000_000;
+const MOST_CYCLES: f64 = 9e9;
+
 /// A kind of quantity that can be read from a number and a unit.
 pub trait Unit: Sized + Copy {
     /// What to call it in an error, with an example.
@@ -136,7 +140,7 @@ impl Unit for Span {
     fn of(number: f64, unit: &str) -> Option<Span> {
         match unit {
             "cycle" | "cycles" => {
-                (number.fract() == 0.0 && number < 1e15).then_some(Span::Cycles(number as u64))
+                (number.fract() == 0.0 && number <= MOST_CYCLES).then_some(Span::Cycles(number as u64))
             }
             _ => time(number, unit).map(Span::Time),
         }
@@ -178,9 +182,11 @@ impl Unit for Frequency {
             _ => return None,
         };
         let cycle_fs = (1e15 / hertz).round();
-        (1.0..1e12).contains(&cycle_fs).then_some(Frequency {
-            cycle_fs: cycle_fs as u64,
-        })
+        (1.0..=LONGEST_CYCLE_FS as f64)
+            .contains(&cycle_fs)
+            .then_some(Frequency {
+                cycle_fs: cycle_fs as u64,
+            })
     }
 }
 
@@ -240,6 +246,10 @@ mod tests {
         }
         assert_eq!(read::<Span>("1.5 cycles"), None);
         assert_eq!(read::<Frequency>("0 MHz"), None);
+        assert_eq!(read::<Frequency>("0.9 MHz"), None);
+        assert_eq!(read::<Span>("9000000001 cycles"), None);
+        let longest = read::<Span>("9000000000 cycles").unwrap();
+        assert_eq!(longest.fs(LONGEST_CYCLE_FS), 9_000_000_000_000_000_000);
         assert_eq!(read::<Bytes>("8 kB"), None);
     }
 

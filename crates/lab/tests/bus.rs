@@ -197,7 +197,9 @@ fn a_machine_file_that_cannot_be_says_where() {
         let why = Config::parse("mine.toml", &wrong).unwrap_err().to_string();
         assert!(why.contains(expected), "{why}");
     }
-    assert!(Config::find("mss").unwrap().smaller(3).is_err());
+    for by in [0, 3, 1 << 63] {
+        assert!(Config::find("mss").unwrap().smaller(by).is_err());
+    }
     assert!(Variant::find("lcs").is_some() && Variant::find("LCS").is_none());
 }
 

@@ -274,12 +274,26 @@ impl Config {
     /// # Errors
     /// When a part would be too small to be one.
     pub fn smaller(&self, by: u64) -> Result<Config, ConfigError> {
+        let refused = || {
+            Err(ConfigError {
+                file: self.name.clone(),
+                what: format!(
+                    "the study cannot be {by} times smaller: a power of two that leaves strings and caches"
+                ),
+            })
+        };
+        if !by.is_power_of_two() {
+            return refused();
+        }
         let mut config = self.clone();
         let study = &mut config.study;
         study.strings /= by;
         study.log_entries /= by;
         study.warm_up /= by;
-        study.swaps.iter_mut().for_each(|swaps| *swaps /= by * by.min(4));
+        study
+            .swaps
+            .iter_mut()
+            .for_each(|swaps| *swaps = *swaps / by / by.min(4));
         // A smaller log on the same disk would be all seeks.
         config.disk.access_fs /= by;
         let levels = &mut config.hardware.shape.levels;
@@ -287,8 +301,7 @@ impl Config {
         for (number, level) in levels.iter_mut().enumerate() {
             level.bytes /= if number == last { by } else { by.min(4) };
         }
-        let fits = by.is_power_of_two()
-            && study.strings >= 64
+        let fits = study.strings >= 64
             && study.log_entries >= 4
             && levels
                 .iter()
@@ -296,12 +309,7 @@ impl Config {
             && levels[last].bytes > levels[last - 1].bytes * config.hardware.shape.cores as u64 / 4;
         match fits {
             true => Ok(config),
-            false => Err(ConfigError {
-                file: self.name.clone(),
-                what: format!(
-                    "the study cannot be {by} times smaller: a power of two that leaves strings and caches"
-                ),
-            }),
+            false => refused(),
         }
     }
 }

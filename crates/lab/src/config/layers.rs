@@ -153,6 +153,9 @@ mod tests {
             ("nvm.chanels=2", "unknown field `chanels`"),
             ("nvm.channels=3", "`channels` of [nvm]"),
             ("nvm.size=8", "expected"),
+            ("checkpoint.interval=999999999999 cycles", "expected"),
+            ("cpu.clock=0.001 MHz", "expected"),
+            ("cpu.front.branch=1 s", "a millisecond at most"),
             ("nwm.channels=2", "there is no table nwm"),
             ("channels", "expected TABLE.KEY=VALUE"),
         ] {
@@ -161,6 +164,9 @@ mod tests {
                 refused.contains(expected) && refused.contains(value),
                 "{value}: {refused}"
             );
+        }
+        for by in [0, 3, 1 << 63] {
+            assert!(dpc.smaller(by).is_err(), "{by} times smaller");
         }
         write("round.toml", "base = \"round.toml\"\n");
         let refused = Config::find(&path("round.toml")).unwrap_err().to_string();

@@ -257,6 +257,17 @@ impl Config {
     /// # Errors
     /// When a part would be too small to be one.
     pub fn smaller(&self, by: u64) -> Result<Config, ConfigError> {
+        let refused = || {
+            Err(ConfigError {
+                file: self.name.clone(),
+                what: format!(
+                    "the machine cannot be {by} times smaller: a power of two that leaves each cache a set"
+                ),
+            })
+        };
+        if !by.is_power_of_two() {
+            return refused();
+        }
         let mut config = self.clone();
         let plan = &mut config.plan;
         for level in &mut plan.shape.levels {
@@ -274,19 +285,13 @@ impl Config {
         plan.warm_up /= by;
         plan.instructions /= by;
         let sets = |level: &Level| level.bytes >= 64 * u64::from(level.ways);
-        let fits = by.is_power_of_two()
-            && plan.shape.levels.iter().all(sets)
+        let fits = plan.shape.levels.iter().all(sets)
             && plan.controller.dram_bytes >= 64 * 4096
             && (config.plan.controller.tables_beside
                 || config.thynvm_bytes() + 64 * 4096 <= config.plan.controller.dram_bytes);
         match fits {
             true => Ok(config),
-            false => Err(ConfigError {
-                file: self.name.clone(),
-                what: format!(
-                    "the machine cannot be {by} times smaller: a power of two that leaves each cache a set"
-                ),
-            }),
+            false => refused(),
         }
     }
 

@@ -84,10 +84,14 @@ pub(crate) fn shape(
     if cpu.state.is.0 > 1 << 20 {
         return Err(source.wrong("cpu", "state", "at most 1 MiB"));
     }
-    if let Some(front) = &cpu.front
-        && (front.branch_misses > 1000 || front.fetch_misses > 1000)
-    {
-        return Err(source.wrong("cpu.front", "branch_misses", "of a thousand instructions"));
+    if let Some(front) = &cpu.front {
+        if front.branch_misses > 1000 || front.fetch_misses > 1000 {
+            return Err(source.wrong("cpu.front", "branch_misses", "of a thousand instructions"));
+        }
+        let spans = [&front.branch, &front.fetch];
+        if spans.iter().any(|span| span.is.fs(cycle_fs) > 1_000_000_000_000) {
+            return Err(source.wrong("cpu.front", "branch", "a millisecond at most"));
+        }
     }
     if let Some(tlb) = &cpu.tlb
         && !(tlb.entries.is_power_of_two() && (4..=4096).contains(&tlb.entries))

@@ -2,7 +2,7 @@
 
 use super::energy::Model;
 use super::timing::Timing;
-use crate::quantity::{Bytes, Current, Energy, Power, Quantity, Span, Time, Voltage};
+use crate::quantity::{Bytes, Current, Energy, LONGEST_CYCLE_FS, Power, Quantity, Span, Time, Voltage};
 use crate::text::{ConfigError, SourceText, find};
 use serde::Deserialize;
 
@@ -304,8 +304,8 @@ fn check_shape(place: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
     if u64::from(shape.ranks) * u64::from(shape.banks) > 64 {
         return Err(place.wrong("shape", "banks", "more than 64 in a channel"));
     }
-    if said.clock.t_ck.is.0 == 0 {
-        return Err(place.wrong("clock", "t_ck", "a cycle must last"));
+    if !(1..=LONGEST_CYCLE_FS).contains(&said.clock.t_ck.is.0) {
+        return Err(place.wrong("clock", "t_ck", "a cycle must last, and a microsecond at most"));
     }
     let queue = &said.queue;
     for (key, fits) in [
