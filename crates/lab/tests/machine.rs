@@ -65,6 +65,16 @@ fn every_scheme_runs_and_the_baseline_is_fastest() {
     }
 }
 
+/// However often an access comes again for want of a miss register, and however many wait for one line.
+#[test]
+fn a_miss_is_counted_once() {
+    let mut plan = small(SchemeKind::DualPage);
+    plan.shape.misses = 1;
+    let outcome = run(plan, SchemeKind::DualPage);
+    assert!(outcome.caches.last_misses > 1000);
+    assert_eq!(outcome.caches.last_misses, outcome.controller.reads);
+}
+
 /// The power fails at moments spread over the run: each time the recovered memory must be exactly some
 /// checkpoint's, by the oracle.
 fn crashes(plan: &Plan, scheme: SchemeKind, times: u64) -> u64 {

@@ -106,7 +106,7 @@ impl<S: Sharers> Hierarchy<S> {
         self.cycles[self.cycles.len() - 1]
     }
 
-    /// An access of `core`.
+    /// An access of `core`. One that misses is counted by [`Hierarchy::missed`].
     #[inline]
     pub fn access(&mut self, core: usize, number: u64, write: bool) -> Access {
         if let Some(line) = self.private[core][0].find(number)
@@ -115,11 +115,19 @@ impl<S: Sharers> Hierarchy<S> {
             line.dirty |= write;
             return Access::Hit(self.cycles[0]);
         }
-        self.beyond_first(core, number, write)
+        let access = self.beyond_first(core, number, write);
+        self.counts.first_misses += u64::from(access != Access::Miss);
+        access
+    }
+
+    /// Counts an access that missed them all, once its line is asked for: for want of room it may have to come again, and
+    /// another may have asked already.
+    pub fn missed(&mut self, is_new: bool) {
+        self.counts.first_misses += 1;
+        self.counts.last_misses += u64::from(is_new);
     }
 
     fn beyond_first(&mut self, core: usize, number: u64, write: bool) -> Access {
-        self.counts.first_misses += 1;
         for level in 1..self.private[core].len() {
             if let Some(line) = self.private[core][level].find(number)
                 && (!write || line.writable)
@@ -131,7 +139,6 @@ impl<S: Sharers> Hierarchy<S> {
         }
         let last = self.cycles.len() - 1;
         let Some(line) = self.shared.find(number) else {
-            self.counts.last_misses += 1;
             return Access::Miss;
         };
         let (own, sharers) = (S::only(core), line.sharers);
@@ -354,6 +361,8 @@ mod tests {
         assert!(!caches.evict(7));
         let misses = caches.counts.first_misses;
         assert_eq!(caches.access(0, 7, false), Access::Miss);
+        assert_eq!(caches.access(0, 7, false), Access::Miss);
+        caches.missed(true);
         caches.fill(0, 7, false);
         assert_eq!(caches.counts.first_misses, misses + 1, "a miss is counted once");
         assert!(caches.clean_all().is_empty());

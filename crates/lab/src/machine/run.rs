@@ -421,6 +421,7 @@ impl<'w> Machine<'w> {
     /// Asks memory for a line, unless somebody did already.
     fn request(&mut self, line: u64, at: u64) -> u32 {
         let (number, new) = self.asked.ask(line);
+        self.caches.missed(new);
         if new {
             self.controller.read(number, line, at);
         }
