@@ -13,7 +13,7 @@ use std::ops::Range;
 use twinpage_core::dual_page::{DualPage, PoolLimit};
 use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{Geometry, LineMask, PageId, PageLines};
-use twinpage_core::medium::Medium;
+use twinpage_core::medium::{Cause, Medium};
 use twinpage_core::packed::Packed;
 use twinpage_core::product::{self, ProductScheme};
 use twinpage_core::scheme::{
@@ -306,8 +306,8 @@ impl<M: Medium> Simulated for AnyScheme<M> {
         each!(self, store => store.dram_bytes())
     }
 
-    fn logs_first(&self) -> bool {
-        each!(self, store => store.logs_first())
+    fn writes_first(&self) -> Option<Cause> {
+        each!(self, store => store.writes_first())
     }
 
     fn grows(&self) -> bool {

@@ -129,6 +129,7 @@ impl LineStore for Copies {
     const KIND: SchemeKind = SchemeKind::CopyOnWrite;
     const MAGIC: [u8; 8] = *b"copywrt1";
     const HOMES: bool = false;
+    const WRITES_FIRST: Option<Cause> = Some(Cause::Copy);
 
     fn load<M: Medium>(_: &mut Metered<M>, layout: &mut StoreLayout, _: &[u8]) -> Result<Copies> {
         let mut used = HashSet::new();

@@ -107,8 +107,8 @@ pub trait LineStore: Sized + Debug {
     const MAGIC: [u8; 8];
     /// Whether every page has its home in the stream of homes, from before its first write on.
     const HOMES: bool = true;
-    /// As [`Simulated::logs_first`].
-    const LOGS_FIRST: bool = false;
+    /// As [`Simulated::writes_first`].
+    const WRITES_FIRST: Option<Cause> = None;
     /// As [`Simulated::grows`].
     const GROWS: bool = false;
 
@@ -520,8 +520,8 @@ impl<M: Medium, P: LineStore> Simulated for Store<M, P> {
         self.mechanism.dram_bytes(self.layout.geometry())
     }
 
-    fn logs_first(&self) -> bool {
-        P::LOGS_FIRST
+    fn writes_first(&self) -> Option<Cause> {
+        P::WRITES_FIRST
     }
 
     fn grows(&self) -> bool {

@@ -269,7 +269,7 @@ impl<const QUEUED: bool> LineStore for Undo<QUEUED> {
         true => *b"undolog1",
         false => *b"undonvml",
     };
-    const LOGS_FIRST: bool = true;
+    const WRITES_FIRST: Option<Cause> = Some(Cause::Log);
 
     fn load<M: Medium>(medium: &mut Metered<M>, layout: &mut StoreLayout, _: &[u8]) -> Result<Self> {
         layout.homes_are_there()?;

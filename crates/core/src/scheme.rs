@@ -451,9 +451,10 @@ pub trait Simulated: Idle {
         None
     }
 
-    /// Whether a write is preceded by one of what it overwrites (an undo log).
-    fn logs_first(&self) -> bool {
-        false
+    /// The cause of the writes that go before what a program wrote, where there are some: an undo log's entries, or the
+    /// rest of a page that is copied.
+    fn writes_first(&self) -> Option<Cause> {
+        None
     }
 
     /// Whether a page that is written again in an epoch may have to move for it (page overlays).

@@ -92,9 +92,9 @@ fn what_is_open_is_varied() {
     assert!((time("as it is") - 1.0).abs() < 1e-9);
     assert!(time("NVM of 4 channels") < time("NVM of 2 channels"));
     assert!(time("NVM of 2 channels") < 1.0 && time("NVM reads half as fast") > 1.0);
-    assert_eq!(evaluation.runs, 4 * 24);
+    assert_eq!(evaluation.runs, 4 * 25);
     let notes = evaluation.rows.iter().filter(|row| row.note.is_some());
-    assert_eq!(notes.count(), 4 * 23);
+    assert_eq!(notes.count(), 4 * 24);
     let unknown = Request {
         sweep: vec!["ekko".into()],
         ..request

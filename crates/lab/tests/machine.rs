@@ -3,7 +3,7 @@
 use twinpage_baselines::SchemeKind;
 use twinpage_core::medium::Cause;
 use twinpage_lab::config::machine::Config;
-use twinpage_lab::controller::UndoOrder;
+use twinpage_lab::controller::Order;
 use twinpage_lab::controller::lookup::Backup;
 use twinpage_lab::machine::{Ended, Machine, Mode, Outcome, Plan, Stop};
 use twinpage_lab::trace::{Addresses, Clock, Event, Header, NativeWriter, Record};
@@ -282,20 +282,26 @@ fn clean_lines_are_counted_by_epoch() {
     );
 }
 
-/// The undo log's order costs what it says: with it an eviction waits for the log.
+/// The order of undo log and copy-on-write costs what it says: an eviction waits for the log, or for the copy.
 #[test]
-fn an_eviction_waits_for_the_undo_log() {
-    let scheme = SchemeKind::UndoLog;
-    let mut plan = small(scheme);
-    plan.controller.dram_bytes = 64 * 4096;
-    let before = run(plan.clone(), scheme);
-    plan.controller.undo = UndoOrder::Posted;
-    let posted = run(plan.clone(), scheme);
-    println!("{} and {} ns", before.time_ns, posted.time_ns);
-    assert!(before.time_ns > posted.time_ns);
-    plan.controller.undo = UndoOrder::Before;
-    plan.instructions = 20_000_000;
-    assert!(crashes(&plan, scheme, 5) > 1);
+fn an_eviction_waits_for_what_is_written_first() {
+    for scheme in [SchemeKind::UndoLog, SchemeKind::CopyOnWrite] {
+        let mut plan = small(scheme);
+        plan.controller.dram_bytes = 64 * 4096;
+        // Where the NVM has more to do than it can, it is all the same who waits.
+        plan.controller.nvm.set_channels(4);
+        let before = run(plan.clone(), scheme);
+        let mut other = plan.clone();
+        match scheme {
+            SchemeKind::UndoLog => other.controller.undo = Order::Posted,
+            _ => other.controller.copies = Order::Posted,
+        }
+        let posted = run(other, scheme);
+        println!("{} and {} ns", before.time_ns, posted.time_ns);
+        assert!(before.time_ns > posted.time_ns, "{scheme}");
+        plan.instructions = 20_000_000;
+        assert!(crashes(&plan, scheme, 5) > 1);
+    }
 }
 
 /// ThyNVM's tables take their DRAM from the cache, as much as they hold.

@@ -3,7 +3,7 @@
 use super::layers::{Layers, combine};
 use super::processor::{Caches, Cpu, shape};
 use crate::controller::lookup::{Backup, Placement};
-use crate::controller::{Growth, Setting, UndoOrder};
+use crate::controller::{Growth, Order, Setting};
 use crate::device::Device;
 use crate::machine::hierarchy::Level;
 use crate::machine::{Mode, Plan};
@@ -36,7 +36,8 @@ struct File {
     table: Table,
     pool: Pool,
     thynvm: ThyNvm,
-    undo_log: UndoLog,
+    undo_log: First,
+    copy_on_write: Option<First>,
     page_overlay: Option<PageOverlay>,
     checkpoint: Checkpoint,
     run: Run,
@@ -98,10 +99,10 @@ struct ThyNvm {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct UndoLog {
+struct First {
     #[serde(rename = "source")]
     _source: String,
-    order: UndoOrder,
+    order: Order,
 }
 
 #[derive(Deserialize)]
@@ -341,6 +342,10 @@ fn controller(source: SourceText<'_>, said: &File, cycle_fs: u64) -> Result<Sett
         backup: said.table.backup,
         tables_beside: said.thynvm.dram == TablesIn::Beside,
         undo: said.undo_log.order,
+        copies: said
+            .copy_on_write
+            .as_ref()
+            .map_or(Order::Posted, |said| said.order),
         overlays: said
             .page_overlay
             .as_ref()

@@ -41,7 +41,10 @@ pub struct Setting {
     /// Whether what ThyNVM's tables hold has DRAM of its own; otherwise the cache has so much less.
     pub tables_beside: bool,
     /// When an undo log lets an eviction go on.
-    pub undo: UndoOrder,
+    pub undo: Order,
+    /// When copy-on-write does.
+    #[serde(skip_serializing_if = "Order::is_posted")]
+    pub copies: Order,
     /// When a page overlay grows.
     #[serde(skip_serializing_if = "Growth::is_by_eviction")]
     pub overlays: Growth,
@@ -49,14 +52,21 @@ pub struct Setting {
     pub pre_allocate: bool,
 }
 
-/// When an undo log lets a dirty page leave its frame.
+/// When a scheme that writes something first (an undo log, copy-on-write) lets a dirty page leave its frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum UndoOrder {
-    /// When the old lines are in the log (Twins V-A2: "copies old data to log area first").
+pub enum Order {
+    /// When that is in NVM (Twins V-A2: "copies old data to log area first"; "copies data to new page and redirects further
+    /// memory access requests").
     Before,
-    /// At once: log and lines wait in the controller, in order.
+    /// At once: all of it waits in the controller, in order.
     Posted,
+}
+
+impl Order {
+    fn is_posted(&self) -> bool {
+        *self == Order::Posted
+    }
 }
 
 /// What a line came from.
@@ -278,11 +288,16 @@ impl Controller {
         self.nvm.take_log(&mut log);
         let mut entries = VecDeque::new();
         let mut source = source;
-        let logs_first =
-            why == Why::Eviction && self.setting.undo == UndoOrder::Before && self.scheme.logs_first();
+        let first = self.scheme.writes_first().filter(|cause| {
+            let order = match cause {
+                Cause::Copy => self.setting.copies,
+                _ => self.setting.undo,
+            };
+            why == Why::Eviction && order == Order::Before
+        });
         let waits = self.calls.wait();
         for entry in &mut log {
-            if logs_first && entry.cause == Cause::Log {
+            if first == Some(entry.cause) {
                 entry.path = Path::Critical;
             }
             match entry.action {

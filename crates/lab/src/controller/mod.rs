@@ -25,4 +25,4 @@ pub(crate) mod timed;
 pub use counts::{Counts, Why};
 pub use epoch::Capture;
 pub use fill::Growth;
-pub use flow::{Answer, Controller, Setting, Source, UndoOrder};
+pub use flow::{Answer, Controller, Order, Setting, Source};

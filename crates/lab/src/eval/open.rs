@@ -3,7 +3,7 @@
 use super::Paper;
 use crate::config::machine::Config;
 use crate::controller::lookup::Backup;
-use crate::controller::{Growth, UndoOrder};
+use crate::controller::{Growth, Order};
 use twinpage_baselines::Switching;
 
 /// One other choice.
@@ -18,7 +18,7 @@ const fn open(name: &'static str, change: fn(&mut Config)) -> Open {
 }
 
 /// The table "What the papers leave open" of `docs/lab.md`, and the look-up that DPC 5.1.1 varies itself.
-pub(super) const OPEN: [Open; 23] = [
+pub(super) const OPEN: [Open; 24] = [
     open("look-up of 32 cycles", |config| {
         config.plan.controller.cpt_fs *= 2;
         config.plan.controller.table_fs *= 2;
@@ -70,7 +70,10 @@ pub(super) const OPEN: [Open; 23] = [
         config.plan.controller.tables_beside = true;
     }),
     open("logging: write-backs posted", |config| {
-        config.plan.controller.undo = UndoOrder::Posted;
+        config.plan.controller.undo = Order::Posted;
+    }),
+    open("copy-on-write: copies posted", |config| {
+        config.plan.controller.copies = Order::Posted;
     }),
     open("page overlays: grow by evictions", |config| {
         config.plan.controller.overlays = Growth::Eviction;
