@@ -146,6 +146,15 @@ pub(super) fn choose(request: &Request) -> (Vec<Load>, Vec<String>) {
     (loads, left_out)
 }
 
+/// The workloads of a paper by their names, whether they can be run or not.
+pub(super) fn names(paper: Paper) -> Vec<&'static str> {
+    let mixes = MIXES.iter().filter(|mix| mix.paper == paper).map(|mix| mix.name);
+    let free = list::ALL
+        .iter()
+        .filter(|entry| paper == Paper::Dpc && entry.paper.is_some());
+    mixes.chain(free.map(|entry| entry.name)).collect()
+}
+
 /// Whether some program can be run by itself.
 pub(super) fn has_singles(request: &Request) -> bool {
     request.paper == Paper::Twins && !singles(request).is_empty()

@@ -163,6 +163,15 @@ struct Run {
     mix: Option<Instructions>,
 }
 
+impl Run {
+    /// The average stop over the interval (DPC 5.6).
+    fn stop_share(&self) -> f64 {
+        let outcome = &self.report.outcome;
+        let stopped = outcome.checkpoint_share * outcome.time_ns as f64;
+        stopped / outcome.checkpoints.max(1) as f64 / (self.interval_fs as f64 * 1e-6)
+    }
+}
+
 impl Deref for Run {
     type Target = Report;
     fn deref(&self) -> &Report {

@@ -376,7 +376,7 @@ impl Artifact {
             "fig12" => (0..PLACES.len())
                 .map(|place| dual(Variant::Place(place), PLACES[place].0.into()))
                 .collect(),
-            "fig13" => stalling(request)
+            "fig13" => checkpointing(request)
                 .flat_map(|(scheme, _, name)| {
                     INTERVALS.map(|interval| {
                         (
@@ -463,10 +463,11 @@ fn of_sentences(request: &Request, loads: &[Load]) -> Vec<Key> {
     swept.filter(is_asked).chain(figure_10).collect()
 }
 
-/// A choice as a scheme is run with it: the table's backup is the dual page's alone.
+/// A choice as a scheme is run with it: of the house's schemes the dual page alone has a table to back up; one of one's own
+/// may have.
 pub(super) fn made(scheme: SchemeName, choice: usize) -> Variant {
     let alike = |&other: &usize| {
-        let backup_matters = scheme == SchemeKind::DualPage;
+        let backup_matters = scheme.house().is_none_or(|kind| kind == SchemeKind::DualPage);
         CHOICES[other].0 == CHOICES[choice].0 && (!backup_matters || CHOICES[other].1 == CHOICES[choice].1)
     };
     match (0..CHOICES.len()).find(alike) {
@@ -475,8 +476,25 @@ pub(super) fn made(scheme: SchemeName, choice: usize) -> Variant {
     }
 }
 
-/// The schemes that stop the cores for a checkpoint.
-fn stalling(request: &Request) -> impl Iterator<Item = (SchemeName, Variant, &'static str)> {
+/// The schemes that have checkpoints, whether the cores stop for them or not (DPC 5.6: "all the systems").
+fn checkpointing(request: &Request) -> impl Iterator<Item = (SchemeName, Variant, &'static str)> {
     let all = compared(request).into_iter();
     all.filter(|one| one.0 != SchemeKind::InPlace && one.1 == Variant::Plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_of_ones_own_is_compared_with_the_table_backed_up_as_its_own() {
+        let journal = CHOICES
+            .iter()
+            .position(|choice| choice.1 == Backup::Journal)
+            .unwrap();
+        assert_eq!(made(SchemeKind::UndoLog.into(), journal), Variant::Plain);
+        for scheme in [SchemeName::DUAL_PAGE, SchemeName::Own("mine")] {
+            assert_eq!(made(scheme, journal), Variant::Choice(journal));
+        }
+    }
 }

@@ -287,7 +287,8 @@ impl<'a> Table<'a> {
             .collect()
     }
 
-    /// The other means the papers may mean: of the ratios' logarithms, and the ratio of the sums.
+    /// The other means the papers may mean: of the ratios' logarithms, and the ratio of the sums. Sums are of instructions,
+    /// for with a precision the runs of one workload are longer than those of another.
     fn means(&self, series: &str, measure: Measure, which: Which, over: Which) -> Vec<Row> {
         let mut values = self.values(measure, which, over);
         values.retain(|value| value.is.is_finite() && value.is > 0.0);
@@ -304,15 +305,16 @@ impl<'a> Table<'a> {
             })
             .collect();
         let geometric = (logarithms.iter().map(|value| value.is).sum::<f64>() / count).exp();
-        let sum = |which: Which| -> f64 {
-            let of = |value: &Value| measure.of(&self.run(value.workload, which).outcome);
-            values.iter().map(of).sum()
+        let each = |value: &Value, which: Which| {
+            let outcome = &self.run(value.workload, which).outcome;
+            measure.of(outcome) / outcome.instructions as f64
         };
+        let sum = |which: Which| values.iter().map(|value| each(value, which)).sum::<f64>();
         let reference = sum(over);
         let weighted: Vec<Value> = values
             .iter()
             .map(|value| {
-                let weight = measure.of(&self.run(value.workload, over).outcome) / reference;
+                let weight = each(value, over) / reference;
                 let plus_minus = value.plus_minus.map(|width| width * weight);
                 Value { plus_minus, ..*value }
             })
@@ -501,28 +503,31 @@ impl<'a> Table<'a> {
         rows
     }
 
-    /// DPC Table 6: its numbers are not in the text, but for the range of the shares over workloads.
+    /// DPC Table 6: its numbers are not in the text, but for the range of the stops over workloads, of the interval (5.6).
     fn checkpoints(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         for (scheme, variant, series) in self.artifact.series(self.request) {
-            let mut shares = Vec::new();
+            let mut stops = Vec::new();
             for workload in self.workloads() {
-                let outcome = &self.run(workload, (scheme, variant)).outcome;
+                let run = self.run(workload, (scheme, variant));
                 let name = &self.loads[workload].name;
-                let share = outcome.checkpoint_share * 100.0;
-                shares.push((share, workload));
-                let count = outcome.checkpoints as f64;
+                stops.push((run.stop_share() * 100.0, workload));
+                let (count, share) = (
+                    run.outcome.checkpoints as f64,
+                    run.outcome.checkpoint_share * 100.0,
+                );
                 rows.push(self.row(&format!("{series}, count"), name, None, count, "checkpoints"));
                 rows.push(self.row(&format!("{series}, share"), name, None, share, "%"));
             }
             if (scheme, variant) == DUAL {
-                shares.sort_by(|one, other| one.0.total_cmp(&other.0));
-                let ends = [shares.first(), shares.last()];
+                stops.sort_by(|one, other| one.0.total_cmp(&other.0));
+                let ends = [stops.first(), stops.last()];
                 for ((name, paper), end) in paper::CHECKPOINT_SHARES.into_iter().zip(ends) {
-                    let Some(&(share, workload)) = end else { continue };
-                    let mut row = self.row(&format!("{series}, share"), name, Some(paper), share, "%");
+                    let Some(&(stop, workload)) = end else { continue };
+                    let series = format!("{series}, stop");
+                    let mut row = self.row(&series, name, Some(paper), stop, "% of the interval");
                     let outcome = &self.run(workload, DUAL).outcome;
-                    row.note = is_far(row.paper, share).then(|| {
+                    row.note = is_far(row.paper, stop).then(|| {
                         format!(
                             "{}: {:.0} lines are written to NVM at a checkpoint, which stops the cores for {:.0} us",
                             self.loads[workload].name,

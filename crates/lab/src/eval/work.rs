@@ -157,7 +157,7 @@ impl<'a> Work<'a> {
         let (_, reference) = mine().find(plain).or_else(|| mine().next())?;
         let epochs = mine().map(|(_, run)| run.outcome.epochs.len()).min()?;
         let mut worst: Option<f64> = (epochs >= FEWEST).then_some(0.0);
-        for measure in self.measures() {
+        for measure in measures(&self.artifacts) {
             for (_, run) in mine() {
                 let over = measure.of(&run.outcome) / measure.of(&reference.outcome);
                 let width = precision::half_width(&run.outcome, &reference.outcome, measure);
@@ -167,16 +167,6 @@ impl<'a> Work<'a> {
             }
         }
         precision::longer(worst, epochs, wanted)
-    }
-
-    /// What the runs are for.
-    fn measures(&self) -> Vec<Measure> {
-        let is_of_writes = |artifact: &&Artifact| plan::is_of_writes(artifact.0);
-        match self.artifacts.iter().filter(is_of_writes).count() {
-            0 => vec![Measure::Time],
-            all if all == self.artifacts.len() => vec![Measure::Writes],
-            _ => vec![Measure::Time, Measure::Writes],
-        }
     }
 
     /// One run, or what was kept of it.
@@ -271,6 +261,17 @@ impl<'a> Work<'a> {
     }
 }
 
+/// What artifacts compare: sentences compare both.
+fn measures(artifacts: &[Artifact]) -> Vec<Measure> {
+    let is_claims = artifacts.iter().any(|artifact| artifact.0 == "claims");
+    let is_of_writes = |artifact: &&Artifact| plan::is_of_writes(artifact.0);
+    match artifacts.iter().filter(is_of_writes).count() {
+        0 if !is_claims => vec![Measure::Time],
+        all if all == artifacts.len() => vec![Measure::Writes],
+        _ => vec![Measure::Time, Measure::Writes],
+    }
+}
+
 fn config(request: &Request) -> Result<Config, String> {
     let config = Config::with(request.paper.name(), &request.set).map_err(|why| why.to_string())?;
     let mut config = match request.smaller {
@@ -325,4 +326,18 @@ fn instructions(config: &Config, request: &Request, load: &Load) -> Result<Instr
         stores,
         touched_bytes,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_are_about_time_and_writes() {
+        let of = |names: &[&'static str]| measures(&names.iter().copied().map(Artifact).collect::<Vec<_>>());
+        assert_eq!(of(&["fig9a"]), [Measure::Time]);
+        assert_eq!(of(&["fig9b"]), [Measure::Writes]);
+        assert_eq!(of(&["fig9a", "claims"]), [Measure::Time, Measure::Writes]);
+        assert_eq!(of(&["claims"]), [Measure::Time, Measure::Writes]);
+    }
 }

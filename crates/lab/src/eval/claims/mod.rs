@@ -3,8 +3,11 @@
 //! * A comparison is made for each workload it speaks of. It is decided where it is further from equal than its
 //!   interval; without an interval (a short run) as it stands.
 //! * A sentence about all its workloads holds if it holds for each, does not if it fails for one, and cannot be
-//!   said otherwise. "Most" are more than half.
-//! * A number of the text holds if ours is within 15% of it, as in the tables, and on the same side of equal.
+//!   said otherwise. "Most" are more than half. All are the paper's, run or not.
+//! * A number of the text holds if ours is within 15% of it, as in the tables, and on the same side of equal. 15% of a
+//!   ratio may be all of a gain, so the gain stands beside it. An average is of all the paper's workloads or cannot be said.
+//! * What a variant costs cannot be said where no run did what it varies.
+//! * What follows from the paper's own constants is arithmetic, and no finding.
 //! * Of other artifacts those runs are done that a sentence is about.
 
 mod dpc;
@@ -12,7 +15,7 @@ mod dpc_sweeps;
 mod twins;
 
 use super::evidence::is_far;
-use super::loads::Load;
+use super::loads::{Load, names};
 use super::paper::Paper;
 use super::plan::{Runs, Variant};
 use super::precision;
@@ -33,6 +36,9 @@ pub enum Verdict {
     /// What was run does not decide it.
     #[serde(rename = "cannot be said")]
     CannotBeSaid,
+    /// It is right, and nothing was run for it.
+    #[serde(rename = "arithmetic")]
+    Arithmetic,
 }
 
 impl std::fmt::Display for Verdict {
@@ -41,6 +47,7 @@ impl std::fmt::Display for Verdict {
             Verdict::Holds => "holds",
             Verdict::DoesNotHold => "does not hold",
             Verdict::CannotBeSaid => "cannot be said",
+            Verdict::Arithmetic => "arithmetic",
         })
     }
 }
@@ -64,6 +71,7 @@ pub(super) fn all(request: &Request, runs: &Runs, loads: &[Load]) -> Vec<Claim> 
         runs,
         loads,
         paper: request.paper,
+        names: names(request.paper),
         claims: Claims::default(),
     };
     match request.paper {
@@ -105,6 +113,8 @@ struct Court<'a> {
     runs: &'a Runs,
     loads: &'a [Load],
     paper: Paper,
+    /// Its workloads.
+    names: Vec<&'static str>,
     claims: Claims,
 }
 
@@ -113,10 +123,11 @@ impl<'a> Court<'a> {
         self.runs.find(workload, scheme, Variant::Plain)
     }
 
-    /// The workloads that were run, of those named, or all.
+    /// The workloads that were run, of those named, or of all the paper's.
     fn among(&self, names: Option<&[&str]>) -> Vec<usize> {
+        let names = names.unwrap_or(&self.names);
         (0..self.loads.len())
-            .filter(|&load| names.is_none_or(|names| names.contains(&self.loads[load].name.as_str())))
+            .filter(|&load| names.contains(&self.loads[load].name.as_str()))
             .filter(|&load| self.plain(load, DualPage).is_some())
             .collect()
     }
@@ -243,48 +254,77 @@ impl<'a> Court<'a> {
             if !agrees(said, mean) {
                 verdict = Verdict::DoesNotHold;
             }
-            told.push(format!("{scheme} {mean:.2} for {said:.2}"));
+            told.push(format!("{scheme} {mean:.2} for {said:.2}{}", gain(said, mean)));
         }
-        (verdict, told.join(", "))
+        self.of_all(workloads.len(), (verdict, told.join(", ")))
+    }
+
+    /// A finding over workloads, of which so many were run.
+    fn of_all(&self, ran: usize, (verdict, numbers): Finding) -> Finding {
+        match self.names.len() {
+            all if all == ran => (verdict, numbers),
+            all => (
+                Verdict::CannotBeSaid,
+                format!("{numbers}; {ran} of {all} workloads were run"),
+            ),
+        }
     }
 
     /// The most over all workloads, within 15% of the text's.
     fn most(&self, scheme: SchemeKind, said: f64, measure: Measure) -> Finding {
-        let all = self.among(None).into_iter();
+        let all = self.among(None);
         let most = all
-            .filter_map(|workload| Some((workload, self.ratio(workload, scheme, DualPage, measure)?.0)))
+            .iter()
+            .filter_map(|&workload| Some((workload, self.ratio(workload, scheme, DualPage, measure)?.0)))
             .max_by(|one, other| one.1.total_cmp(&other.1));
         match most {
-            Some((workload, most)) => number(Some(said), most, &format!(", {}", self.loads[workload].name)),
+            Some((workload, most)) => {
+                let place = format!(", {}", self.loads[workload].name);
+                self.of_all(all.len(), number(Some(said), most, &place))
+            }
             None => (Verdict::CannotBeSaid, "not run".into()),
         }
     }
 
-    /// The worst of runs of a variant over those of another, at most what the text says.
-    fn worst(&self, variant: Variant, over: Variant, measure: Measure, said: f64, artifact: &str) -> Finding {
-        let of = |workload| {
+    /// Whether the measure of a variant's runs is below `said` times another's, for each workload; it cannot be said where
+    /// none of them `did` what the variant is about.
+    fn bounded(
+        &self,
+        [variant, over]: [Variant; 2],
+        measure: Measure,
+        said: f64,
+        did: fn(&Run) -> bool,
+        artifact: &str,
+    ) -> Finding {
+        let pair = |workload| {
             let [one, other] = [variant, over].map(|variant| self.runs.find(workload, DualPage, variant));
-            Some((workload, measure.of(&one?.outcome) / measure.of(&other?.outcome)))
+            Some((workload, one?, other?))
         };
-        let found = (0..self.loads.len()).filter_map(of);
-        match found.max_by(|one, other| one.1.total_cmp(&other.1)) {
-            None => (
-                Verdict::CannotBeSaid,
-                format!("no workload has the runs of {artifact}"),
-            ),
-            Some((workload, worst)) => {
-                let holds = worst <= said * 1.005;
-                let verdict = if holds {
-                    Verdict::Holds
-                } else {
-                    Verdict::DoesNotHold
-                };
-                (
-                    verdict,
-                    format!("{worst:.3} at {}, {said} in the text", self.loads[workload].name),
-                )
-            }
+        let pairs: Vec<_> = (0..self.loads.len()).filter_map(pair).collect();
+        if pairs.is_empty() {
+            let why = format!("no workload has the runs of {artifact}");
+            return (Verdict::CannotBeSaid, why);
         }
+        let is_shown = pairs.iter().any(|(_, one, _)| did(one));
+        let vote = |&(workload, one, other): &(usize, &Run, &Run)| {
+            let (one, other) = (&one.outcome, &other.outcome);
+            let ratio = measure.of(one) / measure.of(other);
+            let width = precision::half_width(one, other, measure).unwrap_or(0.0);
+            let is_decided = is_shown && (ratio - said).abs() > width;
+            (
+                workload,
+                is_decided.then_some(ratio < said),
+                format!("{ratio:.3}"),
+            )
+        };
+        let votes: Votes = pairs.iter().map(vote).collect();
+        let (verdict, numbers) = self.count(&votes, self.names.len(), Extent::All);
+        let why = if is_shown {
+            ""
+        } else {
+            "; no run did what is varied"
+        };
+        (verdict, format!("{numbers}; {said} in the text{why}"))
     }
 
     fn clean(&self, scheme_variant: Variant, workloads: &[usize]) -> Vec<f64> {
@@ -308,7 +348,15 @@ impl Verdict {
 
 /// Whether ours is what the text says: within 15%, and faster where that says faster.
 fn agrees(said: f64, ours: f64) -> bool {
-    !is_far(Some(said), ours) && (said - 1.0) * (ours - 1.0) >= 0.0
+    !is_far(Some(said), ours) && (said == 1.0 || (said - 1.0) * (ours - 1.0) > 0.0)
+}
+
+/// How much of a gain below twofold ours is.
+fn gain(said: f64, ours: f64) -> String {
+    match said > 1.0 && said < 2.0 {
+        true => format!(" ({:.0}% of the gain)", (ours - 1.0) / (said - 1.0) * 100.0),
+        false => String::new(),
+    }
 }
 
 /// Our number beside the paper's, and whether they agree ([`agrees`]).
@@ -318,8 +366,20 @@ pub(super) fn number(said: Option<f64>, ours: f64, unit: &str) -> Finding {
         Some(said) => Verdict::of(agrees(said, ours)),
         None => Verdict::CannotBeSaid,
     };
-    let said = said.map_or(String::new(), |said| format!(" for {said}"));
+    let beside = |said| match unit.is_empty() {
+        true => gain(said, ours),
+        false => String::new(),
+    };
+    let said = said.map_or(String::new(), |said| format!(" for {said}{}", beside(said)));
     (verdict, format!("{ours:.2}{unit}{said}"))
+}
+
+/// The same of what is not run, but follows from constants.
+pub(super) fn arithmetic(said: Option<f64>, ours: f64, unit: &str) -> Finding {
+    match number(said, ours, unit) {
+        (Verdict::Holds, numbers) => (Verdict::Arithmetic, numbers),
+        finding => finding,
+    }
 }
 
 #[cfg(test)]
@@ -334,6 +394,10 @@ mod tests {
         assert_eq!(verdict(0.86, 0.77), Verdict::Holds);
         assert_eq!(verdict(0.95, 1.02), Verdict::DoesNotHold);
         assert_eq!(verdict(1.0, 0.9), Verdict::Holds);
+        // No difference is no gain.
+        assert_eq!(verdict(1.13, 1.0), Verdict::DoesNotHold);
         assert_eq!(verdict(1.27, 1.60), Verdict::DoesNotHold);
+        assert_eq!(number(Some(1.13), 1.05, "").1, "1.05 for 1.13 (38% of the gain)");
+        assert_eq!(arithmetic(Some(832.0), 832.0, " bytes").0, Verdict::Arithmetic);
     }
 }

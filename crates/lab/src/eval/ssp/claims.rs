@@ -10,7 +10,7 @@ use super::measure::Measure;
 use super::paper::said;
 use super::rows::{Comparison, Known, OTHERS, average, comparison, groups, parts, saved};
 use super::runs::{Key, LOADS, Load, Other, REAL, Run, Runs};
-use crate::eval::claims::{Claims, Finding, number};
+use crate::eval::claims::{Claims, Finding, arithmetic, number};
 use crate::eval::{Claim, Verdict};
 use crate::sections::{Config, Name};
 
@@ -373,7 +373,7 @@ impl Court<'_> {
             "The overall hardware cost is 14.6 kilobytes",
         ];
         for ((series, place, bytes), sentence) in parts.into_iter().zip(sentences) {
-            let finding = number(said("cost", series, place), bytes, " bytes");
+            let finding = arithmetic(said("cost", series, place), bytes, " bytes");
             self.claims.say("4.3", sentence, finding);
         }
     }
