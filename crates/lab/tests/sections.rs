@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use twinpage_lab::bus::Machine;
+use twinpage_lab::op::Op;
 use twinpage_lab::sections::config::Setting;
 use twinpage_lab::sections::crash::Memory;
 use twinpage_lab::sections::step::{Record, Step};
@@ -513,4 +514,27 @@ fn a_smaller_tlb_consolidates_more() {
         share(&small),
         share(&large)
     );
+}
+
+/// A line of a log is written whole: when a core waits for its own entry, those of others in the line are durable too.
+#[test]
+fn a_durable_line_of_a_log_brings_what_is_in_it() {
+    let mut memory = Memory::new(Name::RedoLog);
+    for core in 0..2 {
+        let line = core as u64 + 1;
+        let store = Op {
+            at: line * 64,
+            work: 0,
+            bytes: 8,
+            kind: Kind::Store,
+            behind: 0,
+        };
+        memory.step(core, &Step::Own(store), 7);
+        let records = vec![Record::New(line), Record::End(1)];
+        memory.step(core, &Step::Append(100, records), 7);
+    }
+    let first = |memory: &Memory| memory.clone().crash(|| false).load(1);
+    assert_eq!(first(&memory), 0);
+    memory.step(1, &Step::Fence, 7);
+    assert_eq!(first(&memory), 7);
 }

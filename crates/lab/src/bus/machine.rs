@@ -170,7 +170,11 @@ impl<'w> Machine<'w> {
         self.crash_at = before.time_fs.saturating_add(after_fs);
         self.go(u64::MAX)?;
         let done = self.cores.iter().map(|this| this.core.next).collect();
-        Ok((self.totals().since(&before), done))
+        let counts = Counts {
+            time_fs: after_fs,
+            ..self.totals().since(&before)
+        };
+        Ok((counts, done))
     }
 
     /// When the power fails; `u64::MAX` if it does not.
@@ -188,13 +192,18 @@ impl<'w> Machine<'w> {
 
     fn totals(&self) -> Counts {
         let sum = |of: fn(&Core) -> u64| self.cores.iter().map(|this| of(&this.core)).sum();
-        let now = self.cores[0].core.now.max(self.ended);
+        // A commit is within the window of the core furthest behind; a core in a long wait may be seconds ahead.
+        let now = self.ended;
+        let last = self.cores.last().expect("a machine has a core");
+        let last = |of: Stall| last.core.stalls[of as usize];
         let counts = Counts {
             time_fs: now,
             instructions: sum(|core| core.index),
             fence_stall_fs: sum(|core| core.stalls[Stall::Fence as usize]),
             lock_stall_fs: sum(|core| core.stalls[Stall::Lock as usize]),
             idle_stall_fs: sum(|core| core.stalls[Stall::Idle as usize]),
+            last_fence_fs: last(Stall::Fence),
+            last_idle_fs: last(Stall::Idle),
             remote: self.caches.counts.remote,
             nvm_writes: self.memory.nvm_writes(),
             device_j: self.memory.energy_j(now.max(self.memory.now())),

@@ -1,6 +1,8 @@
 //! The memory behind the caches, by the clock of the machine: one device, or DRAM and NVM beside it.
 //!
 //! * A write goes to the memory when the queue of its channel has room, and waits before it otherwise, in order.
+//! * One line is written once at a time: writes of a line that is being written wait for that, and then go together, as a
+//!   controller's queue merges them.
 //! * What happens at one time happens in the order in which it became known.
 
 use super::config::{DurableIn, Hardware};
@@ -9,7 +11,8 @@ use crate::device::energy::Commands;
 use crate::device::{Class, Device, Kind};
 use crate::op::LINE_BYTES;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 /// Something that happened in memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -18,8 +21,8 @@ pub(super) enum What {
     Read(u32),
     /// The write with this number is durable.
     Durable(u64),
-    /// A write to this channel of this part has left its queue.
-    Left(usize, usize),
+    /// The write of this line, to this channel of this part, has left its queue.
+    Left(usize, usize, u64),
 }
 
 /// It, and when.
@@ -33,11 +36,21 @@ pub(super) struct Event {
 struct Channel {
     /// Writes in its queue.
     taken: usize,
-    /// Those before it: the write's number and its line.
-    before: VecDeque<(u64, u64)>,
+    /// Lines whose writes are before it.
+    before: VecDeque<u64>,
 }
 
-/// A write is called by its channel and its number from here on up; a read by its request.
+/// The writes of a line, by their numbers.
+#[derive(Debug)]
+struct Writes {
+    /// Those that go, or will: together.
+    now: Vec<u64>,
+    is_taken: bool,
+    /// Those that wait for them.
+    next: Vec<u64>,
+}
+
+/// A write is called by its channel and its line from here on up; a read by its request.
 const WRITE: u64 = 1 << 63;
 const CHANNEL_SHIFT: u32 = 48;
 
@@ -87,6 +100,7 @@ pub(super) struct Memory {
     parts: Vec<Part>,
     path_fs: u64,
     events: Events,
+    lines: HashMap<u64, Writes>,
     writes: u64,
     now: u64,
 }
@@ -102,6 +116,7 @@ impl Memory {
             parts,
             path_fs: config.path_fs,
             events: Events::default(),
+            lines: HashMap::new(),
             writes: 0,
             now: 0,
         }
@@ -136,25 +151,67 @@ impl Memory {
         self.writes += 1;
         let which = self.part(line);
         let part = &mut self.parts[which];
-        let place = part.timed.memory().place(part.byte(line)).channel;
-        let channel = &mut part.channels[place];
-        match channel.taken < part.room && channel.before.is_empty() {
-            true => self.take(which, place, number, line, arrives),
-            false => channel.before.push_back((number, line)),
+        match self.lines.entry(line) {
+            Entry::Occupied(mut writes) if writes.get().is_taken => {
+                writes.get_mut().next.push(number);
+                // The queue has the line, and room for what merges with it.
+                if part.durable == DurableIn::Queue {
+                    self.events.add(arrives + self.path_fs, What::Durable(number));
+                }
+            }
+            Entry::Occupied(mut writes) => writes.get_mut().now.push(number),
+            Entry::Vacant(none) => {
+                none.insert(Writes {
+                    now: vec![number],
+                    is_taken: false,
+                    next: Vec::new(),
+                });
+                let place = part.timed.memory().place(part.byte(line)).channel;
+                part.channels[place].before.push_back(line);
+                self.take(which, place, arrives);
+            }
         }
         number
     }
 
-    /// A write enters the queue of its channel.
-    fn take(&mut self, which: usize, place: usize, number: u64, line: u64, at: u64) {
+    /// The queue of a channel takes what it has room for.
+    fn take(&mut self, which: usize, place: usize, at: u64) {
         let part = &mut self.parts[which];
-        part.channels[place].taken += 1;
-        let name = WRITE | (place as u64) << CHANNEL_SHIFT | number;
-        let byte = part.byte(line);
-        let _ = part.timed.push(name, Kind::Write, Class::Demand, byte, 1, at);
-        if part.durable == DurableIn::Queue {
-            self.events.add(at + self.path_fs, What::Durable(number));
+        while part.channels[place].taken < part.room {
+            let Some(line) = part.channels[place].before.pop_front() else {
+                return;
+            };
+            part.channels[place].taken += 1;
+            let name = WRITE | (place as u64) << CHANNEL_SHIFT | line;
+            let byte = part.byte(line);
+            let _ = part.timed.push(name, Kind::Write, Class::Demand, byte, 1, at);
+            let writes = self.lines.get_mut(&line).expect("a line that is written");
+            writes.is_taken = true;
+            // Those that merged with a line in the queue were durable there; whoever asked hears it once.
+            if part.durable == DurableIn::Queue {
+                for &number in &writes.now {
+                    self.events.add(at + self.path_fs, What::Durable(number));
+                }
+            }
         }
+    }
+
+    /// A line is written; what waited for that goes now.
+    fn left(&mut self, which: usize, place: usize, line: u64, at: u64) {
+        self.parts[which].channels[place].taken -= 1;
+        let writes = self.lines.get_mut(&line).expect("a line that is written");
+        if self.parts[which].durable == DurableIn::Cells {
+            for &number in &writes.now {
+                self.events.add(at + self.path_fs, What::Durable(number));
+            }
+        }
+        writes.now = std::mem::take(&mut writes.next);
+        writes.is_taken = false;
+        match writes.now.is_empty() {
+            true => drop(self.lines.remove(&line)),
+            false => self.parts[which].channels[place].before.push_back(line),
+        }
+        self.take(which, place, at);
     }
 
     /// The next thing that happens, if it does by `limit`.
@@ -172,12 +229,8 @@ impl Memory {
             }
             let Reverse((at, _, what)) = self.events.all.pop()?;
             self.now = self.now.max(at);
-            if let What::Left(which, place) = what {
-                let channel = &mut self.parts[which].channels[place];
-                channel.taken -= 1;
-                if let Some((number, line)) = channel.before.pop_front() {
-                    self.take(which, place, number, line, at);
-                }
+            if let What::Left(which, place, line) = what {
+                self.left(which, place, line, at);
                 continue;
             }
             return Some(Event { at, what });
@@ -188,18 +241,14 @@ impl Memory {
     fn work(&mut self, until: u64) {
         let (events, path_fs) = (&mut self.events, self.path_fs);
         for (which, part) in self.parts.iter_mut().enumerate() {
-            let durable = part.durable;
             part.timed.run_until(until, |name, at| {
                 if name & WRITE == 0 {
                     events.add(at + path_fs, What::Read(name as u32));
                     return;
                 }
-                let number = name & ((1 << CHANNEL_SHIFT) - 1);
+                let line = name & ((1 << CHANNEL_SHIFT) - 1);
                 let place = (name & !WRITE) as usize >> CHANNEL_SHIFT;
-                events.add(at, What::Left(which, place));
-                if durable == DurableIn::Cells {
-                    events.add(at + path_fs, What::Durable(number));
-                }
+                events.add(at, What::Left(which, place, line));
             });
         }
         self.now = self.now.max(until);

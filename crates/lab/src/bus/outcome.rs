@@ -32,6 +32,10 @@ pub struct Counts {
     pub lock_stall_fs: u64,
     /// Femtoseconds they waited for other cores' programs.
     pub idle_stall_fs: u64,
+    /// Of the time at fences, the last core's: of programs of sections it is the background's.
+    pub last_fence_fs: u64,
+    /// The same of idle time.
+    pub last_idle_fs: u64,
     /// Lines that no cache had.
     pub last_misses: u64,
     /// Lines that came from the last cache of another node.
@@ -82,6 +86,8 @@ impl Counts {
             fence_stall_fs: self.fence_stall_fs - before.fence_stall_fs,
             lock_stall_fs: self.lock_stall_fs - before.lock_stall_fs,
             idle_stall_fs: self.idle_stall_fs - before.idle_stall_fs,
+            last_fence_fs: self.last_fence_fs - before.last_fence_fs,
+            last_idle_fs: self.last_idle_fs - before.last_idle_fs,
             last_misses: self.last_misses - before.last_misses,
             remote: self.remote - before.remote,
             reads: self.reads - before.reads,

@@ -2,6 +2,7 @@
 //!
 //! * A line's content is a number. A write that no fence of its core has waited for is durable or not, each by itself; so
 //!   is a dirty line in a cache, unless the design holds it back. Redo entries of a section are there together.
+//! * A line of a log is written whole: one that is durable brings what earlier writes put into it, of whichever core.
 //! * Recovery sees durable lines and durable records alone.
 //! * SSP's journal is replayed whole: its checkpoints (`Step::Keep`) cost time here, and are not crashed.
 
@@ -23,7 +24,8 @@ enum Written {
 #[derive(Clone, Debug)]
 enum Write {
     Line(u64, u64),
-    Records(Vec<Written>),
+    /// A line of a log or journal, and the records that are complete with it.
+    Records(u64, Vec<Written>),
 }
 
 /// Memory and caches.
@@ -90,16 +92,16 @@ impl Memory {
                     self.write(core, *line, value);
                 }
             }
-            Step::Append(_, records) if !records.is_empty() => {
+            Step::Append(line, records) => {
                 let written = records.iter().map(|record| self.written(record)).collect();
-                self.under_way.push((core, Write::Records(written)));
+                self.under_way.push((core, Write::Records(*line, written)));
             }
             Step::Copy(from, to) => {
                 self.dirty.remove(to);
                 self.write(core, *to, self.load(*from));
             }
             Step::Fence => self.fence(core),
-            Step::Own(_) | Step::Append(..) | Step::Keep(_) | Step::Wait(_) | Step::Acknowledge => {}
+            Step::Own(_) | Step::Keep(_) | Step::Wait(_) | Step::Acknowledge => {}
         }
     }
 
@@ -113,9 +115,11 @@ impl Memory {
     }
 
     fn fence(&mut self, core: usize) {
-        for (owner, write) in std::mem::take(&mut self.under_way) {
-            match owner == core {
-                true => self.keep(core, write),
+        let under_way = std::mem::take(&mut self.under_way);
+        let own = under_way.iter().map(|(owner, _)| *owner == core).collect();
+        for ((owner, write), is_kept) in kept(under_way, own) {
+            match is_kept {
+                true => self.keep(owner, write),
                 false => self.under_way.push((owner, write)),
             }
         }
@@ -126,7 +130,7 @@ impl Memory {
             Write::Line(line, value) => {
                 self.durable.insert(line, value);
             }
-            Write::Records(records) => {
+            Write::Records(_, records) => {
                 for record in &records {
                     if let Written::New(line, _) = record {
                         self.held.remove(line);
@@ -140,8 +144,10 @@ impl Memory {
     /// Power fails. `survives` says of each write under way, and of each dirty line, whether it is durable.
     #[must_use]
     pub fn crash(mut self, mut survives: impl FnMut() -> bool) -> Recovered {
-        for (core, write) in std::mem::take(&mut self.under_way) {
-            if survives() {
+        let under_way = std::mem::take(&mut self.under_way);
+        let own = under_way.iter().map(|_| survives()).collect();
+        for ((core, write), is_kept) in kept(under_way, own) {
+            if is_kept {
                 self.keep(core, write);
             }
         }
@@ -163,6 +169,20 @@ impl Memory {
         }
         Recovered { lines, pages }
     }
+}
+
+/// Writes, and whether each is durable: by itself, or with a later one of its line.
+fn kept(writes: Vec<(usize, Write)>, mut own: Vec<bool>) -> impl Iterator<Item = ((usize, Write), bool)> {
+    let mut lines = BTreeSet::new();
+    for ((_, write), own) in writes.iter().zip(&mut own).rev() {
+        if let Write::Records(line, _) = write {
+            *own |= lines.contains(line);
+            if *own {
+                lines.insert(*line);
+            }
+        }
+    }
+    writes.into_iter().zip(own)
 }
 
 /// Takes back the last section of each core, if it has no end.
