@@ -128,6 +128,9 @@ pub struct Setting {
     pub redo_entry_bytes: u64,
     /// Bytes of the log of a core.
     pub log_bytes: u64,
+    /// Lines from one line of a log or journal to the next. Open: they are neighbours, and share a bank as far as its row
+    /// goes.
+    pub log_stride: u64,
 }
 
 /// What is run.
@@ -215,6 +218,7 @@ impl Config {
                 undo_entry_bytes: said.log.undo_entry.is.0,
                 redo_entry_bytes: said.log.redo_entry.is.0,
                 log_bytes: said.log.size.is.0,
+                log_stride: 1,
             },
             study: Study {
                 keys: said.study.keys,

@@ -64,6 +64,10 @@ pub struct Counts {
     pub consolidations: u64,
     /// Slots above the SSP cache's size.
     pub slots_added: u64,
+    /// Sections that had been made when the last of them was added.
+    pub last_added: u64,
+    /// Pages that wait for consolidation at the end.
+    pub queued: u64,
     /// Sections that were begun again on the fall-back path.
     pub fallbacks: u64,
     /// Lines written back by sections.
@@ -77,7 +81,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What was done since `before`; the most pages as they are.
+    /// What was done since `before`; the most pages and those that wait as they are.
     pub(super) fn since(&self, before: &Counts) -> Counts {
         Counts {
             sections: self.sections - before.sections,
@@ -89,6 +93,8 @@ impl Counts {
             far_entries: self.far_entries - before.far_entries,
             consolidations: self.consolidations - before.consolidations,
             slots_added: self.slots_added - before.slots_added,
+            last_added: self.last_added.saturating_sub(before.sections),
+            queued: self.queued,
             fallbacks: self.fallbacks - before.fallbacks,
             data_writes: self.data_writes - before.data_writes,
             log_writes: self.log_writes - before.log_writes,
@@ -142,6 +148,11 @@ pub(super) trait Design: Send {
 
     /// What is to do in the background, if anything is.
     fn background(&mut self, _out: &mut Out) {}
+
+    /// Pages that wait for it.
+    fn queued(&self) -> u64 {
+        0
+    }
 }
 
 /// The steps of a batch, and what is counted.
@@ -168,15 +179,18 @@ pub(super) fn page(at: u64) -> (u64, u32) {
 pub(super) struct Area {
     first: u64,
     bytes: u64,
+    stride: u64,
     at: u64,
 }
 
 impl Area {
-    /// From this line on.
-    pub(super) fn new(first: u64, bytes: u64) -> Area {
+    /// From this line on. A line lies `stride` lines after the one before, if that divides their number.
+    pub(super) fn new(first: u64, bytes: u64, stride: u64) -> Area {
+        let lines = bytes / LINE_BYTES;
         Area {
             first,
-            bytes: bytes / LINE_BYTES * LINE_BYTES,
+            bytes: lines * LINE_BYTES,
+            stride: if lines.is_multiple_of(stride) { stride } else { 1 },
             at: 0,
         }
     }
@@ -188,11 +202,14 @@ impl Area {
 
     /// The lines of the next `bytes` bytes.
     pub(super) fn append(&mut self, bytes: u64) -> impl Iterator<Item = u64> + use<> {
-        let (first, lines) = (self.first, self.bytes / LINE_BYTES);
+        let (first, stride, lines) = (self.first, self.stride, self.bytes / LINE_BYTES);
         let from = self.at / LINE_BYTES;
         let until = (self.at + bytes).div_ceil(LINE_BYTES);
         self.at = (self.at + bytes) % self.bytes;
-        (from..until).map(move |line| first + line % lines)
+        (from..until).map(move |line| {
+            let at = line % lines * stride;
+            first + at % lines + at / lines
+        })
     }
 
     /// Goes on at the start of a line.

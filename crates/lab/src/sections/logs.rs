@@ -6,11 +6,15 @@ use super::step::{Record, Step};
 use crate::op::{Kind, Op};
 use std::collections::BTreeSet;
 
-/// A log for each core, from this line on; and the line after them.
+/// Lines from one core's log to the next, beyond its size: eight rows of 2 KiB. Logs of a power of two of bytes would
+/// otherwise all begin in one bank, and go on in step.
+const APART: u64 = 8 * 32;
+
+/// A log for each core, from this line on.
 pub(super) fn logs(setting: &Setting, first: u64) -> Vec<Area> {
-    let lines = setting.log_bytes / 64;
+    let lines = setting.log_bytes / 64 + APART;
     (0..setting.cores as u64)
-        .map(|core| Area::new(first + core * lines, setting.log_bytes))
+        .map(|core| Area::new(first + core * lines, setting.log_bytes, setting.log_stride))
         .collect()
 }
 

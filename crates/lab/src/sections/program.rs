@@ -72,7 +72,10 @@ impl<'w> Sections<'w> {
     /// What was done, since the warm-up.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.out.counts.since(&self.before)
+        Counts {
+            queued: self.design.queued(),
+            ..self.out.counts.since(&self.before)
+        }
     }
 
     /// The next steps of a core; those of the core after the program's are the background's. The steps that the core

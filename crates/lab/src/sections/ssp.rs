@@ -81,7 +81,7 @@ pub(super) struct Ssp {
     /// Those of the section whose last steps the machine is doing.
     ending: Vec<BTreeMap<u64, u64>>,
     queue: VecDeque<u64>,
-    consolidating: Option<u64>,
+    consolidating: BTreeSet<u64>,
     journal: Area,
     /// Bytes of the journal that no checkpoint covers, and the slots they are of.
     uncovered: u64,
@@ -94,7 +94,8 @@ impl Ssp {
     /// For a program of `pages` pages.
     pub(super) fn new(setting: &Setting, pages: u64) -> Ssp {
         let slots = (setting.cores * setting.tlb_entries + setting.spare_slots) as u64;
-        let journal = Area::new((pages + slots + GROWTH) * LINES, setting.journal_bytes);
+        let first = (pages + slots + GROWTH) * LINES;
+        let journal = Area::new(first, setting.journal_bytes, setting.log_stride);
         let kept = journal.end();
         Ssp {
             falls_back: vec![false; setting.cores],
@@ -109,7 +110,7 @@ impl Ssp {
             updated: vec![BTreeMap::new(); setting.cores],
             ending: vec![BTreeMap::new(); setting.cores],
             queue: VecDeque::new(),
-            consolidating: None,
+            consolidating: BTreeSet::new(),
             kept,
             journal,
             uncovered: 0,
@@ -132,6 +133,7 @@ impl Ssp {
         }
         assert!(self.slots < GROWTH, "the SSP cache cannot grow any more");
         counts.slots_added += 1;
+        counts.last_added = counts.sections;
         self.slots += 1;
         (self.slots - 1, self.first_extra + self.slots - 1)
     }
@@ -246,8 +248,8 @@ impl Ssp {
         self.setting.lazy && free() > self.setting.spare_slots / 2
     }
 
-    /// The lesser side of a page is copied to the other.
-    fn consolidate(&mut self, number: u64, out: &mut Out) {
+    /// The lesser side of a page is copied to the other. Returns what the journal is to say of it.
+    fn consolidate(&mut self, number: u64, out: &mut Out) -> step::Page {
         let entry = self.entry(number);
         entry.is_consolidating = true;
         let on_p1 = entry.committed.count_ones();
@@ -270,16 +272,14 @@ impl Ssp {
         let record = entry.record(number, None);
         out.counts.consolidations += 1;
         out.counts.consolidation_writes += u64::from(lesser.count_ones());
-        out.steps.push(Step::Fence);
-        self.commit(vec![record], out);
-        out.steps.push(Step::Fence);
-        self.consolidating = Some(number);
+        self.consolidating.insert(number);
+        record
     }
 }
 
 impl Design for Ssp {
     fn is_ready(&self, pages: &BTreeSet<u64>) -> bool {
-        self.consolidating.is_none_or(|number| !pages.contains(&number))
+        self.consolidating.is_disjoint(pages)
     }
 
     fn translate(&mut self, number: u64, gone: Option<u64>, out: &mut Out) {
@@ -386,7 +386,7 @@ impl Design for Ssp {
 
     fn done(&mut self, core: usize, _: &mut Out) {
         if core == self.setting.cores {
-            if let Some(number) = self.consolidating.take() {
+            for number in std::mem::take(&mut self.consolidating) {
                 self.entry(number).is_consolidating = false;
             }
             return;
@@ -404,12 +404,27 @@ impl Design for Ssp {
         if self.queue.is_empty() || self.may_wait() {
             return;
         }
-        while let Some(number) = self.queue.pop_front() {
+        // What the queue has (4.1.2), as far as there are slots for it, is done in one round: its copies overlap, and two
+        // fences do for all.
+        let mut records = Vec::new();
+        while records.len() < self.setting.spare_slots.max(1) {
+            let Some(number) = self.queue.pop_front() else {
+                break;
+            };
             let entry = self.entry(number);
             entry.is_queued = false;
             if entry.is_idle() && entry.committed != 0 {
-                return self.consolidate(number, out);
+                records.push(self.consolidate(number, out));
             }
         }
+        if !records.is_empty() {
+            out.steps.push(Step::Fence);
+            self.commit(records, out);
+            out.steps.push(Step::Fence);
+        }
+    }
+
+    fn queued(&self) -> u64 {
+        self.queue.len() as u64
     }
 }
