@@ -4,7 +4,7 @@
 //!   LogCkpt cursor, the index without the mask; each durable before the next.
 //! * Double: the checkpoint, then its copy. A word says which of the two is whole.
 //! * Copy-on-write: a place is allocated, the old data copied there and marked valid, written over, and the place freed.
-//! * A file: two places in turn, each valid by its checksum.
+//! * A file: two places in turn, each valid by its checksum. Until the log is flushed, what goes there is in the page cache.
 
 use super::places::{COPY_HEADER, ENTRY, FILE_HEADER, MASK, Places, State};
 use super::program::{Act, Program};
@@ -13,6 +13,8 @@ use super::variant::Form;
 use crate::op::{Kind, LINE_BYTES};
 use crate::space::{Plain, Port};
 
+/// Instructions of a `write` beside its copy. Open: some hundred nanoseconds of a kernel.
+const SYSCALL: u32 = 1000;
 /// Lines flushed in a batch.
 const FLUSHED: u64 = 64;
 
@@ -70,6 +72,13 @@ impl Program {
         self.places.copy_array(from + COPY_HEADER, to + COPY_HEADER, port);
         port.write_back(Kind::FlushOpt, to, COPY_HEADER + self.places.array_bytes());
         port.fence();
+    }
+
+    /// As `write` does.
+    pub(super) fn to_cache(&self, port: &mut Port<'_>) {
+        port.work(SYSCALL);
+        self.places
+            .copy_array(self.places.array, self.places.cached, port);
     }
 
     pub(super) fn to_file(&self, number: u64, port: &mut Port<'_>) {

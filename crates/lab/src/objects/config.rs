@@ -77,6 +77,7 @@ struct Ssd {
     _source: String,
     access: Quantity<Time>,
     bandwidth_mb_per_s: u64,
+    flush_each: bool,
 }
 
 #[derive(Deserialize)]
@@ -156,6 +157,8 @@ pub struct Config {
     pub hardware: Hardware,
     /// The SSD.
     pub ssd: Disk,
+    /// Whether `ssd` flushes its file after each function, not with its log.
+    pub ssd_flushes_each: bool,
     /// Instructions.
     pub call: Call,
     /// The object.
@@ -212,6 +215,7 @@ impl Config {
                 byte_fs: 1_000_000_000 / said.ssd.bandwidth_mb_per_s,
                 power_w: 0.0,
             },
+            ssd_flushes_each: said.ssd.flush_each,
             call: Call {
                 element: said.call.element,
                 caller: said.call.caller,

@@ -1,7 +1,8 @@
 //! Where everything lies, and what an entry of the log is, byte by byte.
 //!
 //! ```text
-//! DRAM  locks | tail of the log | done cursor | a line for each server | the array: the copy that functions run on
+//! DRAM  locks | tail of the log | done cursor | a line for each server | the array: the copy that functions run on | the
+//!       file in the page cache
 //! NVM   resilient index | LogCkpt cursor | word of the other forms | allocator | copy 0 | copy 1 | entries | contexts
 //! file  two places, each: position, checksum, array
 //!
@@ -85,6 +86,7 @@ pub(super) struct Places {
     pub(super) done: u64,
     pub(super) servers: u64,
     pub(super) array: u64,
+    pub(super) cached: u64,
     pub(super) nvm: u64,
     pub(super) index: u64,
     pub(super) cursor: u64,
@@ -117,6 +119,7 @@ impl Places {
             done: dram + line(10),
             servers: dram + line(12),
             array: dram + PAGE_BYTES,
+            cached: dram + (PAGE_BYTES + array_bytes).next_multiple_of(PAGE_BYTES),
             nvm,
             index: nvm,
             cursor: nvm + line(1),
@@ -132,7 +135,7 @@ impl Places {
 
     /// Bytes of DRAM that an object has.
     pub(super) fn dram_bytes(sizes: Sizes) -> u64 {
-        (PAGE_BYTES + sizes.rows * sizes.columns * 4).next_multiple_of(PAGE_BYTES)
+        PAGE_BYTES + 2 * (sizes.rows * sizes.columns * 4).next_multiple_of(PAGE_BYTES)
     }
 
     pub(super) fn array_bytes(&self) -> u64 {

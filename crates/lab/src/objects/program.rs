@@ -8,7 +8,7 @@
 
 use super::config::{Call, Config};
 use super::places::{Function, Places, State, add};
-use super::variant::{Execution, Log, Variant};
+use super::variant::{Execution, Form, Log, Variant};
 use crate::op::LINE_BYTES;
 use crate::space::{Port, Space};
 use crate::workload::{Progress, Workload};
@@ -57,6 +57,8 @@ pub(super) enum Act {
     /// The array goes to a copy, as the state after an entry.
     CopyOut(u64, u64),
     CopyAside,
+    /// The array goes to the page cache, where nothing is durable.
+    ToCache,
     ToFile(u64),
     /// A word is written, flushed and fenced.
     Put(u64, u64),
@@ -78,6 +80,7 @@ pub struct Program {
     calls: Calls,
     threads: usize,
     call: Call,
+    ssd_flushes_each: bool,
     pub(super) places: Places,
     acts: Vec<VecDeque<Act>>,
     /// Function n is the n-th here, from 1 on.
@@ -111,6 +114,7 @@ impl Program {
             calls,
             threads,
             call: config.call,
+            ssd_flushes_each: config.ssd_flushes_each,
             places: Places::new(config.sizes),
             acts: vec![VecDeque::new(); threads],
             called: Vec::new(),
@@ -207,6 +211,11 @@ impl Program {
         }
     }
 
+    /// Whether checkpoints go to the page cache, and to the file when the log is flushed.
+    fn is_cached(&self) -> bool {
+        self.variant.form == Some(Form::File) && !self.ssd_flushes_each
+    }
+
     fn pending(&self) -> u64 {
         self.called.len() as u64 - self.done
     }
@@ -265,8 +274,14 @@ impl Program {
         if self.variant.execution == Execution::Direct {
             acts.push(Act::Run(number));
             if self.variant.each {
-                acts.extend(self.checkpoint(number));
-                acts.push(Act::Acknowledged(number));
+                match self.is_cached() {
+                    true => acts.push(Act::ToCache),
+                    false => acts.extend(
+                        self.checkpoint(number)
+                            .into_iter()
+                            .chain([Act::Acknowledged(number)]),
+                    ),
+                }
             }
         }
         self.next(core, &acts);
@@ -331,7 +346,7 @@ impl Program {
             acts.extend([Act::HandOver(end), Act::Serve(0), Act::AwaitServers]);
         }
         acts.push(Act::Done(end));
-        if !self.variant.each {
+        if !self.variant.each || self.is_cached() {
             acts.extend(self.checkpoint(end));
         }
         acts.push(Act::GroupOver(end));
@@ -435,6 +450,7 @@ impl Program {
             }
             Act::CopyOut(copy, number) => self.places.copy_out(copy, number, port),
             Act::CopyAside => self.copy_aside(port),
+            Act::ToCache => self.to_cache(port),
             Act::ToFile(number) => self.to_file(number, port),
             Act::Put(at, value) => Places::put(at, value, port),
             Act::SetState(number, state) => self.places.set_state(number, state, true, port),

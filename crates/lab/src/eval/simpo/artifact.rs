@@ -85,12 +85,13 @@ pub(super) const FLUSHING: [&str; 4] = ["native", "m-server", "simpo-all", "simp
 /// The three forms of Figure 6.
 pub(super) const FORMS: [&str; 3] = ["hybrid", "double", "cow"];
 /// What the paper leaves open.
-pub(super) const OPEN: [(&str, Other); 6] = [
+pub(super) const OPEN: [(&str, Other); 7] = [
     ("as in the machine file", Other::Nothing),
     ("waiters spin and do not sleep", Other::Spin),
     ("four times the instructions for an element", Other::Element(20)),
     ("a write to NVRAM is durable in the queue", Other::Queue),
     ("a write to the SSD takes 20 us", Other::Ssd(20)),
+    ("ssd flushes its file after each function", Other::FlushEach),
     ("an interconnect of one node", Other::OneNode),
 ];
 

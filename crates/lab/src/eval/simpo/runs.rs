@@ -144,6 +144,8 @@ pub(super) enum Other {
     Queue,
     /// Microseconds of a write to the SSD.
     Ssd(u64),
+    /// The file on the SSD is flushed after each function.
+    FlushEach,
     /// All cores are as near to one another as those of a node.
     OneNode,
 }
@@ -192,6 +194,7 @@ impl Key {
             Other::Element(instructions) => format!("{run}/element={instructions}"),
             Other::Queue => format!("{run}/durable=queue"),
             Other::Ssd(us) => format!("{run}/ssd={us}us"),
+            Other::FlushEach => format!("{run}/ssd=each"),
             Other::OneNode => format!("{run}/one-node"),
         }
     }
@@ -215,6 +218,7 @@ impl Key {
                 }
             }
             Other::Ssd(us) => config.ssd.access_fs = us * 1_000_000_000,
+            Other::FlushEach => config.ssd_flushes_each = true,
             Other::OneNode => {
                 if let Some(distances) = &mut hardware.distances {
                     distances.node = bus::config::MOST_CORES;
