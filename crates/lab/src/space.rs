@@ -116,6 +116,7 @@ pub struct Port<'a> {
     /// What is written, byte by byte, where that is wanted.
     written: Option<&'a mut Vec<u8>>,
     work: u32,
+    each: u32,
 }
 
 impl<'a> Port<'a> {
@@ -126,6 +127,7 @@ impl<'a> Port<'a> {
             batch,
             written: None,
             work: 0,
+            each: 0,
         }
     }
 
@@ -137,6 +139,7 @@ impl<'a> Port<'a> {
             batch,
             written: Some(written),
             work: 0,
+            each: 0,
         }
     }
 
@@ -206,6 +209,11 @@ impl<'a> Port<'a> {
     #[inline]
     pub fn work(&mut self, instructions: u32) {
         self.work += instructions;
+    }
+
+    /// Instructions that touch no memory, before each load and store from here on.
+    pub(crate) fn each(&mut self, instructions: u32) {
+        self.each = instructions;
     }
 
     /// Writes many bytes past the caches: one instruction for each 16.
@@ -307,7 +315,11 @@ impl<'a> Port<'a> {
 
     #[inline]
     fn push(&mut self, kind: Kind, at: u64, bytes: usize, behind: u8) {
-        let more = (bytes.saturating_sub(1) / 16) as u32;
+        let each = match kind {
+            Kind::Load | Kind::Store => self.each,
+            _ => 0,
+        };
+        let more = (bytes.saturating_sub(1) / 16) as u32 + each;
         self.batch.push(Op {
             at,
             work: self.work + more,
@@ -344,6 +356,9 @@ mod tests {
         assert_eq!(port.follow::<u8>(8), 77);
         port.store_bytes(60, &[1; 100]);
         port.work(5);
+        port.each(7);
+        port.store(8, 78u64);
+        port.commit();
         drop(port);
         let told: Vec<_> = batch
             .iter()
@@ -358,7 +373,8 @@ mod tests {
                 (Kind::Store, 60, 4, 0),
                 (Kind::Store, 64, 64, 3),
                 (Kind::Store, 128, 32, 1),
-                (Kind::Work, 0, 0, 5),
+                (Kind::Store, 8, 8, 12),
+                (Kind::Commit, 0, 0, 0),
             ]
         );
         assert_eq!((batch[2].behind, batch[1].behind), (1, 0));

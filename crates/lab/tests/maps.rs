@@ -4,7 +4,12 @@ use twinpage_lab::workload::maps::{Maps, Program, Structure};
 use twinpage_lab::workload::{Progress, Workload};
 use twinpage_lab::{Kind, Port, Space};
 
-const ALL: [Structure; 3] = [Structure::BTree, Structure::RedBlack, Structure::Hash];
+const ALL: [Structure; 4] = [
+    Structure::BTree,
+    Structure::SmallBTree,
+    Structure::RedBlack,
+    Structure::Hash,
+];
 
 fn made(program: Program, seed: u64) -> (Maps, Space) {
     let maps = Maps::new(program, seed);

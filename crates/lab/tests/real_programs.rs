@@ -3,6 +3,7 @@
 
 use twinpage_lab::sections::{Config, Counts, Name, Sections};
 use twinpage_lab::workload::memcached::Memcached;
+use twinpage_lab::workload::turns::Outside;
 use twinpage_lab::workload::vacation::Vacation;
 use twinpage_lab::workload::{Progress, Workload, next};
 use twinpage_lab::{Kind, Space};
@@ -11,8 +12,8 @@ const NAMES: [&str; 2] = ["memcached", "vacation"];
 
 fn made(name: &str, size: u64, threads: usize, seed: u64) -> (Box<dyn Workload>, Space) {
     let workload: Box<dyn Workload> = match name {
-        "memcached" => Box::new(Memcached::new(size, threads, 5, 0, seed)),
-        _ => Box::new(Vacation::new(size, threads, 5, 0, seed)),
+        "memcached" => Box::new(Memcached::new(size, threads, Outside::Behind(5), 0, seed)),
+        _ => Box::new(Vacation::new(size, threads, Outside::Within(5), 0, seed)),
     };
     let mut space = Space::new(workload.footprint_bytes());
     workload.fill(&mut space);

@@ -10,6 +10,7 @@ use twinpage_lab::sections::{Config, Counts, Name, Sections, Setting};
 use twinpage_lab::workload::maps::{Maps, Program, Structure};
 use twinpage_lab::workload::memcached::Memcached;
 use twinpage_lab::workload::swaps::Swaps;
+use twinpage_lab::workload::turns::Outside;
 use twinpage_lab::workload::vacation::Vacation;
 use twinpage_lab::workload::{Progress, Workload, next};
 use twinpage_lab::{Kind, Port, Space};
@@ -30,8 +31,8 @@ fn made(name: &str, size: u64, threads: usize, seed: u64) -> Box<dyn Workload> {
     let (structure, keys) = name.split_once('-').unwrap_or((name, ""));
     let structure = match structure {
         "sps" => return Box::new(Swaps::new(size, threads, seed)),
-        "memcached" => return Box::new(Memcached::new(size, threads, 3, 0, seed)),
-        "vacation" => return Box::new(Vacation::new(size, threads, 3, 0, seed)),
+        "memcached" => return Box::new(Memcached::new(size, threads, Outside::Behind(3), 0, seed)),
+        "vacation" => return Box::new(Vacation::new(size, threads, Outside::Within(3), 0, seed)),
         "btree" => Structure::BTree,
         "rbtree" => Structure::RedBlack,
         _ => Structure::Hash,

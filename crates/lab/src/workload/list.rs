@@ -14,6 +14,7 @@ use super::sps::{self, Sps};
 use super::sweep::Sweep;
 use super::tatp::Tatp;
 use super::tpcc::Tpcc;
+use super::turns::Outside;
 use super::uniform::Uniform;
 use super::vacation::Vacation;
 use crate::added::Added;
@@ -188,7 +189,13 @@ pub const ALL: &[Entry] = &[
         paper: None,
         make: |setting| {
             let keys = (setting.bytes(1000.0) / 60).max(64);
-            Box::new(Memcached::new(keys, setting.cores, OUTSIDE, 0, setting.seed))
+            Box::new(Memcached::new(
+                keys,
+                setting.cores,
+                Outside::Behind(OUTSIDE),
+                0,
+                setting.seed,
+            ))
         },
     },
     Entry {
@@ -197,7 +204,13 @@ pub const ALL: &[Entry] = &[
         paper: None,
         make: |setting| {
             let tuples = (setting.bytes(1000.0) / 110).max(64);
-            Box::new(Vacation::new(tuples, setting.cores, OUTSIDE, 0, setting.seed))
+            Box::new(Vacation::new(
+                tuples,
+                setting.cores,
+                Outside::Within(OUTSIDE),
+                0,
+                setting.seed,
+            ))
         },
     },
     Entry {

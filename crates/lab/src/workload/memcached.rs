@@ -22,7 +22,7 @@
 use super::layout::{Array, Layout, peek, poke};
 use super::pool::Pool;
 use super::table::scramble;
-use super::turns::Turns;
+use super::turns::{Outside, Turns};
 use super::{Progress, Workload};
 use crate::space::{Port, Space};
 use std::collections::{BTreeMap, HashMap};
@@ -90,13 +90,13 @@ pub struct Memcached {
 }
 
 impl Memcached {
-    /// For clients that ask for that many keys, with `outside` instructions outside the cache for each access of a section.
+    /// For clients that ask for that many keys, with instructions outside the cache for each access of a section.
     /// Its memory begins `at` a page.
     ///
     /// # Panics
     /// With less than 64 keys.
     #[must_use]
-    pub fn new(keys: u64, threads: usize, outside: u32, at: u64, seed: u64) -> Memcached {
+    pub fn new(keys: u64, threads: usize, outside: Outside, at: u64, seed: u64) -> Memcached {
         assert!(keys >= 64, "a cache needs some keys");
         let room = keys / 4 * 3;
         let mut layout = Layout::from(at);

@@ -28,7 +28,7 @@ mod sweep;
 mod table;
 mod tatp;
 mod tpcc;
-mod turns;
+pub mod turns;
 pub mod uniform;
 pub mod vacation;
 

@@ -18,7 +18,7 @@ use super::layout::{Layout, peek, poke};
 use super::maps::rbtree::RedBlack;
 use super::pool::Pool;
 use super::table::scramble;
-use super::turns::Turns;
+use super::turns::{Outside, Turns};
 use super::{Progress, Workload};
 use crate::space::{Port, Space};
 use std::collections::HashMap;
@@ -76,13 +76,13 @@ pub struct Vacation {
 }
 
 impl Vacation {
-    /// With that many tuples, and `outside` instructions outside the tables for each access of a section.
+    /// With that many tuples, and instructions outside the tables for each access of a section.
     /// Its memory begins `at` a page.
     ///
     /// # Panics
     /// With less than 64 tuples.
     #[must_use]
-    pub fn new(tuples: u64, threads: usize, outside: u32, at: u64, seed: u64) -> Vacation {
+    pub fn new(tuples: u64, threads: usize, outside: Outside, at: u64, seed: u64) -> Vacation {
         let numbers = tuples / 4;
         assert!(numbers >= 16, "an agency needs some tuples");
         let mut layout = Layout::from(at);

@@ -5,7 +5,7 @@ use crate::eval::each;
 use crate::sections::{Config, Name};
 
 /// All artifacts, and what they show.
-pub const ARTIFACTS: [(&str, &str); 16] = [
+pub const ARTIFACTS: [(&str, &str); 17] = [
     ("fig5a", "Sections a second, one thread: over UNDO-LOG"),
     ("fig5b", "Sections a second, four threads: over UNDO-LOG"),
     ("fig6", "Logging writes of a section: over UNDO-LOG"),
@@ -33,6 +33,7 @@ pub const ARTIFACTS: [(&str, &str); 16] = [
         "Real workloads: logging writes saved, and what SSP writes",
     ),
     ("tlb", "A smaller TLB: consolidation's share of SSP's writes"),
+    ("background", "SSP's background thread: whether it keeps up"),
     (
         "variants",
         "SSP otherwise: over SSP as it is; sections on the fall-back path",
@@ -51,12 +52,16 @@ const TABLE: u64 = 4;
 /// Instructions between sections in Figure 8, beside the programs' own. The paper's axis ends at 200 thousand sections a
 /// second, 5 µs each: its sections have more code around them than the programs here.
 pub(super) const BETWEEN: [u32; 3] = [0, 5_000, 20_000];
-/// What the paper leaves open of the real workloads: instructions outside their data, for each access to it; and whether
-/// clients ever wait for one another.
-pub(super) const REAL_OPEN: [(&str, Other); 4] = [
+/// What the paper leaves open of the real workloads: instructions outside their data, for each access to it; whether these
+/// are within sections; and whether clients ever wait for one another.
+pub(super) const REAL_OPEN: [(&str, Other); 5] = [
     ("no code outside the data", Other::Outside(0)),
     ("250 instructions for each access", Other::Outside(250)),
     ("2500 instructions for each access", Other::Outside(2500)),
+    (
+        "code within Memcached's sections, behind Vacation's",
+        Other::Moved,
+    ),
     ("one lock", Other::Shared),
 ];
 /// Entries of the smaller TLB.
@@ -71,11 +76,13 @@ pub(super) const VARIANTS: [(&str, Other); 4] = [
     ("a write-set buffer of 2 pages", Other::Buffer(2)),
 ];
 /// What the paper leaves open, the threads it is shown with, and the programs.
-pub(super) const OPEN: [(&str, Other, usize); 8] = [
+pub(super) const OPEN: [(&str, Other, usize); 12] = [
     ("as in the machine file", Other::Nothing, 1),
     ("durable in the queue", Other::Queue, 1),
     ("NVRAM reads as slow as writes", Other::Latency(4), 1),
     ("lines interleaved over banks", Other::Interleaved, 1),
+    ("lines of logs in different banks", Other::Spread, 1),
+    ("nodes of 512 bytes in the B+-tree", Other::SmallNodes, 1),
     (
         "5000 instructions between sections",
         Other::Between(5_000, TABLE),
@@ -88,6 +95,16 @@ pub(super) const OPEN: [(&str, Other, usize); 8] = [
     ),
     ("a map for each of four threads", Other::Nothing, THREADS),
     ("one map and a lock for four threads", Other::Shared, THREADS),
+    (
+        "lines interleaved over banks, four threads",
+        Other::Interleaved,
+        THREADS,
+    ),
+    (
+        "lines of logs in different banks, four threads",
+        Other::Spread,
+        THREADS,
+    ),
 ];
 
 /// What an artifact shows.
@@ -118,6 +135,14 @@ fn these(loads: &[Load], designs: &[Name], threads: usize, other: Other) -> Vec<
             .map(move |&design| Key::new(load, design, threads, other))
     };
     loads.iter().flat_map(of).collect()
+}
+
+/// Runs with a background thread.
+pub(super) fn background() -> impl Iterator<Item = Key> {
+    let of = |loads: &[Load], threads| these(loads, &[Name::Ssp], threads, Other::Nothing);
+    [of(&LOADS, 1), of(&LOADS, THREADS), of(&REAL, THREADS)]
+        .into_iter()
+        .flatten()
 }
 
 /// A run of Figure 8.
@@ -174,6 +199,7 @@ pub(super) fn keys(artifact: &str, config: &Config) -> Vec<Key> {
                 .chain(all(&[Name::Ssp], 1, Other::Nothing))
                 .collect()
         }
+        "background" => background().collect(),
         "variants" => {
             let others = VARIANTS.into_iter().map(|(_, other)| other);
             let all = std::iter::once(Other::Nothing).chain(others);

@@ -52,7 +52,20 @@ impl Court<'_> {
                 .collect();
             (said(artifact, &series, name), average(&all).0, series)
         });
-        together(both)
+        let (verdict, mut numbers) = together(both);
+        // Nothing leaves a TLB that has all: consolidation costs nothing there.
+        let stays = |load: &&Load| {
+            self.run(**load, Name::Ssp, threads, Other::Nothing)
+                .design
+                .tlb_misses
+                == 0
+        };
+        let inside: Vec<&str> = loads.iter().filter(stays).map(|load| load.0).collect();
+        if inside.is_empty() {
+            return (verdict, numbers);
+        }
+        numbers += &format!("; within the TLB: {}", inside.join(", "));
+        (Verdict::CannotBeSaid, numbers)
     }
 
     /// SSP's throughput over another design's.

@@ -14,6 +14,7 @@ use crate::workload::apart::Apart;
 use crate::workload::maps::{Maps, Program, Structure};
 use crate::workload::memcached::Memcached;
 use crate::workload::swaps::Swaps;
+use crate::workload::turns::Outside;
 use crate::workload::vacation::Vacation;
 use std::collections::BTreeMap;
 
@@ -50,27 +51,42 @@ fn make((_, what): Load, study: &Study, threads: usize, other: Other, seed: u64)
         Other::Outside(instructions) => instructions,
         _ => study.outside,
     };
+    // Memcached reads requests and writes answers without its lock. STAMP's sessions do nearly all within a transaction.
+    let [of_memcached, of_vacation] = match other {
+        Other::Moved => [Outside::Within(outside), Outside::Behind(outside)],
+        _ => [Outside::Behind(outside), Outside::Within(outside)],
+    };
     match what {
         What::Swaps => Box::new(Swaps::new(study.elements, threads, seed)),
         What::Memcached if other == Other::Shared => {
-            Box::new(Memcached::new(study.items, threads, outside, 0, seed))
+            Box::new(Memcached::new(study.items, threads, of_memcached, 0, seed))
         }
         What::Vacation if other == Other::Shared => {
-            Box::new(Vacation::new(study.tuples, threads, outside, 0, seed))
+            Box::new(Vacation::new(study.tuples, threads, of_vacation, 0, seed))
         }
         What::Memcached => Box::new(Apart::new(threads, |thread, at| {
-            Memcached::new(study.items / threads as u64, 1, outside, at, seed + thread as u64)
+            Memcached::new(
+                study.items / threads as u64,
+                1,
+                of_memcached,
+                at,
+                seed + thread as u64,
+            )
         })),
         What::Vacation => Box::new(Apart::new(threads, |thread, at| {
             Vacation::new(
                 study.tuples / threads as u64,
                 1,
-                outside,
+                of_vacation,
                 at,
                 seed + thread as u64,
             )
         })),
         What::Map(structure, zipf) => {
+            let structure = match structure {
+                Structure::BTree if other == Other::SmallNodes => Structure::SmallBTree,
+                same => same,
+            };
             let program = Program {
                 structure,
                 zipf,
@@ -118,6 +134,12 @@ pub(super) enum Other {
     Buffer(usize),
     /// Instructions outside the data of Memcached and Vacation, for each access to it.
     Outside(u32),
+    /// That of Memcached within its sections, that of Vacation behind them.
+    Moved,
+    /// Consecutive lines of logs and journals are in different banks.
+    Spread,
+    /// The B+-tree has smaller nodes.
+    SmallNodes,
 }
 
 /// A run.
@@ -155,6 +177,9 @@ impl Key {
             Other::Lazy => format!("{run}/lazy"),
             Other::Buffer(pages) => format!("{run}/write-set-buffer={pages}"),
             Other::Outside(instructions) => format!("{run}/outside={instructions}"),
+            Other::Moved => format!("{run}/outside=moved"),
+            Other::Spread => format!("{run}/spread"),
+            Other::SmallNodes => format!("{run}/small-nodes"),
             Other::Between(instructions, times) => format!("{run}/between={instructions}/writes=x{times}"),
         }
     }
@@ -166,7 +191,7 @@ impl Key {
         let (memory, setting) = (&mut config.hardware.memory, &mut config.setting);
         let cycles = |times: u64| (dram_fs * times).div_ceil(memory.cycle_fs);
         match self.other {
-            Other::Nothing | Other::Shared | Other::Outside(_) => {}
+            Other::Nothing | Other::Shared | Other::Outside(_) | Other::Moved | Other::SmallNodes => {}
             Other::Writes(times) | Other::Between(_, times) => memory.timing.write_pulse = cycles(times),
             Other::Latency(times) => {
                 let all = cycles(times);
@@ -182,6 +207,7 @@ impl Key {
                 memory.rows *= memory.row_bytes / LINE_BYTES;
                 (memory.row_bytes, memory.buffer_bytes) = (LINE_BYTES, LINE_BYTES);
             }
+            Other::Spread => setting.log_stride = memory.row_bytes / LINE_BYTES,
             Other::SubPages(lines) => setting.sub_page_lines = lines,
             Other::ShootDowns => (setting.flip_fs, setting.interrupt_fs) = (SHOOT_DOWN_FS, INTERRUPT_FS),
             Other::Lazy => setting.lazy = true,

@@ -12,65 +12,17 @@ use crate::space::{Port, Space};
 use crate::workload::layout::{Layout, peek};
 use crate::workload::pool::Pool;
 
-/// Bytes of a node. Open: the paper does not say; at this size a section writes about as many lines as Table 3 says.
-const NODE: u64 = 2048;
-/// Keys of a full node.
-const MOST: u64 = (NODE - 24) / 16;
-/// Keys of any node but the root, at least.
-const LEAST: u64 = MOST / 2 - 1;
+/// Bytes of a node. Open: the paper does not say. The larger one was chosen because a section then writes about as many
+/// lines as its Table 3 says; the smaller is shown beside.
+pub(super) const LARGE: u64 = 2048;
+pub(super) const SMALL: u64 = 512;
+
 const NEXT: u64 = 8;
 const KEYS: u64 = 16;
-const VALUES: u64 = NODE / 2;
 
-pub(super) struct BPlus {
+pub(super) struct BPlus<const NODE: u64> {
     head: u64,
     nodes: Pool,
-}
-
-fn key_at(node: u64, place: u64) -> u64 {
-    node + KEYS + place * 8
-}
-
-fn value_at(node: u64, place: u64) -> u64 {
-    node + VALUES + place * 8
-}
-
-fn count(port: &mut Port<'_>, node: u64) -> u64 {
-    port.follow(node)
-}
-
-/// Moves words, also to where they overlap.
-fn copy(port: &mut Port<'_>, from: u64, to: u64, words: u64) {
-    if words > 0 {
-        let mut bytes = [0; NODE as usize];
-        let bytes = &mut bytes[..words as usize * 8];
-        port.load_bytes(from, bytes);
-        port.store_bytes(to, bytes);
-    }
-}
-
-/// Makes room in an array of `len` words, and puts a word there.
-fn insert_word(port: &mut Port<'_>, at: u64, after: u64, word: u64) {
-    copy(port, at, at + 8, after);
-    port.store(at, word);
-}
-
-/// Puts a key and what belongs to it at a place; in an inner node, `shift` is 1: the child right of the key.
-fn insert_at(port: &mut Port<'_>, node: u64, place: u64, key: u64, value: u64, shift: u64) {
-    let keys = count(port, node);
-    insert_word(port, key_at(node, place), keys - place, key);
-    insert_word(port, value_at(node, place + shift), keys - place, value);
-    port.store(node, keys + 1);
-}
-
-/// Takes out what [`insert_at`] puts there. Returns the keys left.
-fn remove_at(port: &mut Port<'_>, node: u64, place: u64, shift: u64) -> u64 {
-    let left = count(port, node) - 1;
-    copy(port, key_at(node, place + 1), key_at(node, place), left - place);
-    let value = value_at(node, place + shift);
-    copy(port, value + 8, value, left - place);
-    port.store(node, left);
-    left
 }
 
 /// Two children of a node and the key between them.
@@ -81,21 +33,78 @@ struct Pair {
     right: u64,
 }
 
-impl BPlus {
-    pub(super) fn new(layout: &mut Layout, keys: u64) -> BPlus {
+impl<const NODE: u64> BPlus<NODE> {
+    /// Keys of a full node.
+    const MOST: u64 = (NODE - 24) / 16;
+    /// Keys of any node but the root, at least.
+    const LEAST: u64 = Self::MOST / 2 - 1;
+    const VALUES: u64 = NODE / 2;
+
+    fn key_at(node: u64, place: u64) -> u64 {
+        node + KEYS + place * 8
+    }
+
+    fn value_at(node: u64, place: u64) -> u64 {
+        node + Self::VALUES + place * 8
+    }
+
+    fn count(port: &mut Port<'_>, node: u64) -> u64 {
+        port.follow(node)
+    }
+
+    /// Moves words, also to where they overlap.
+    fn copy(port: &mut Port<'_>, from: u64, to: u64, words: u64) {
+        if words > 0 {
+            let mut bytes = [0; LARGE as usize];
+            let bytes = &mut bytes[..words as usize * 8];
+            port.load_bytes(from, bytes);
+            port.store_bytes(to, bytes);
+        }
+    }
+
+    /// Makes room in an array of `len` words, and puts a word there.
+    fn insert_word(port: &mut Port<'_>, at: u64, after: u64, word: u64) {
+        Self::copy(port, at, at + 8, after);
+        port.store(at, word);
+    }
+
+    /// Puts a key and what belongs to it at a place; in an inner node, `shift` is 1: the child right of the key.
+    fn insert_at(port: &mut Port<'_>, node: u64, place: u64, key: u64, value: u64, shift: u64) {
+        let keys = Self::count(port, node);
+        Self::insert_word(port, Self::key_at(node, place), keys - place, key);
+        Self::insert_word(port, Self::value_at(node, place + shift), keys - place, value);
+        port.store(node, keys + 1);
+    }
+
+    /// Takes out what [`Self::insert_at`] puts there. Returns the keys left.
+    fn remove_at(port: &mut Port<'_>, node: u64, place: u64, shift: u64) -> u64 {
+        let left = Self::count(port, node) - 1;
+        Self::copy(
+            port,
+            Self::key_at(node, place + 1),
+            Self::key_at(node, place),
+            left - place,
+        );
+        let value = Self::value_at(node, place + shift);
+        Self::copy(port, value + 8, value, left - place);
+        port.store(node, left);
+        left
+    }
+
+    pub(super) fn new(layout: &mut Layout, keys: u64) -> Self {
         BPlus {
             head: layout.region(16),
-            nodes: Pool::new(layout, keys / LEAST * 2 + 8, NODE),
+            nodes: Pool::new(layout, keys / Self::LEAST * 2 + 8, NODE),
         }
     }
 
     /// The first place of a node whose key is above `key`; or not below it, if `or_equal`.
     fn place(port: &mut Port<'_>, node: u64, key: u64, or_equal: bool) -> u64 {
-        let (mut low, mut high) = (0, count(port, node));
+        let (mut low, mut high) = (0, Self::count(port, node));
         while low < high {
             port.work(SEARCH);
             let middle = (low + high) / 2;
-            let here: u64 = port.load(key_at(node, middle));
+            let here: u64 = port.load(Self::key_at(node, middle));
             match here > key || or_equal && here == key {
                 true => high = middle,
                 false => low = middle + 1,
@@ -112,7 +121,7 @@ impl BPlus {
         for _ in 0..levels {
             let place = Self::place(port, node, key, false);
             path.push((node, place));
-            node = port.follow(value_at(node, place));
+            node = port.follow(Self::value_at(node, place));
         }
         (node, path)
     }
@@ -133,9 +142,9 @@ impl BPlus {
         }
         let root = self.node(port);
         let left: u64 = port.load(self.head);
-        port.store(key_at(root, 0), up.0);
-        port.store(value_at(root, 0), left);
-        port.store(value_at(root, 1), up.1);
+        port.store(Self::key_at(root, 0), up.0);
+        port.store(Self::value_at(root, 0), left);
+        port.store(Self::value_at(root, 1), up.1);
         port.store(root, 1u64);
         let levels: u64 = port.load(self.head + 8);
         port.store(self.head, root);
@@ -151,38 +160,43 @@ impl BPlus {
         (key, value): (u64, u64),
         shift: u64,
     ) -> Option<(u64, u64)> {
-        if count(port, node) < MOST {
-            insert_at(port, node, place, key, value, shift);
+        if Self::count(port, node) < Self::MOST {
+            Self::insert_at(port, node, place, key, value, shift);
             return None;
         }
         let right = self.node(port);
-        let half = MOST / 2;
+        let half = Self::MOST / 2;
         // Of an inner node the middle key goes up, and is in neither.
         let first = half + shift;
-        let moved = MOST - first;
-        copy(port, key_at(node, first), key_at(right, 0), moved);
-        copy(port, value_at(node, first), value_at(right, 0), moved + shift);
+        let moved = Self::MOST - first;
+        Self::copy(port, Self::key_at(node, first), Self::key_at(right, 0), moved);
+        Self::copy(
+            port,
+            Self::value_at(node, first),
+            Self::value_at(right, 0),
+            moved + shift,
+        );
         port.store(right, moved);
         if shift == 0 {
             let next: u64 = port.load(node + NEXT);
             port.store(right + NEXT, next);
             port.store(node + NEXT, right);
         }
-        let middle: u64 = port.load(key_at(node, half));
+        let middle: u64 = port.load(Self::key_at(node, half));
         port.store(node, half);
         match place <= half {
-            true => insert_at(port, node, place, key, value, shift),
-            false => insert_at(port, right, place - first, key, value, shift),
+            true => Self::insert_at(port, node, place, key, value, shift),
+            false => Self::insert_at(port, right, place - first, key, value, shift),
         }
         // The entry may be the first of the right leaf only by being above the middle key.
         Some((middle, right))
     }
 
     fn remove(&self, port: &mut Port<'_>, leaf: u64, place: u64, mut path: Vec<(u64, u64)>) {
-        let mut left = remove_at(port, leaf, place, 0);
+        let mut left = Self::remove_at(port, leaf, place, 0);
         let mut node = leaf;
         let mut shift = 0;
-        while left < LEAST {
+        while left < Self::LEAST {
             let Some((parent, child)) = path.pop() else {
                 return self.shrink(port, node, left, shift);
             };
@@ -190,11 +204,11 @@ impl BPlus {
             let pair = Pair {
                 parent,
                 place,
-                left: port.follow(value_at(parent, place)),
-                right: port.follow(value_at(parent, place + 1)),
+                left: port.follow(Self::value_at(parent, place)),
+                right: port.follow(Self::value_at(parent, place + 1)),
             };
             let sibling = if pair.left == node { pair.right } else { pair.left };
-            if count(port, sibling) > LEAST {
+            if Self::count(port, sibling) > Self::LEAST {
                 return Self::borrow(port, &pair, pair.left == node, shift);
             }
             left = self.merge(port, &pair, shift);
@@ -205,7 +219,7 @@ impl BPlus {
     /// A root without keys gives way to its one child.
     fn shrink(&self, port: &mut Port<'_>, root: u64, keys: u64, shift: u64) {
         if keys == 0 && shift == 1 {
-            let child: u64 = port.follow(value_at(root, 0));
+            let child: u64 = port.follow(Self::value_at(root, 0));
             let levels: u64 = port.load(self.head + 8);
             port.store(self.head, child);
             port.store(self.head + 8, levels - 1);
@@ -221,38 +235,46 @@ impl BPlus {
             left,
             right,
         } = pair;
-        let between = key_at(parent, place);
-        let (left_keys, right_keys) = (count(port, left), count(port, right));
+        let between = Self::key_at(parent, place);
+        let (left_keys, right_keys) = (Self::count(port, left), Self::count(port, right));
         let down: u64 = port.load(between);
         if to_left {
-            let first: u64 = port.load(key_at(right, 0));
-            let value: u64 = port.load(value_at(right, 0));
-            port.store(key_at(left, left_keys), if shift == 1 { down } else { first });
-            port.store(value_at(left, left_keys + shift), value);
+            let first: u64 = port.load(Self::key_at(right, 0));
+            let value: u64 = port.load(Self::value_at(right, 0));
+            port.store(
+                Self::key_at(left, left_keys),
+                if shift == 1 { down } else { first },
+            );
+            port.store(Self::value_at(left, left_keys + shift), value);
             port.store(left, left_keys + 1);
-            copy(port, key_at(right, 1), key_at(right, 0), right_keys - 1);
-            copy(
+            Self::copy(
                 port,
-                value_at(right, 1),
-                value_at(right, 0),
+                Self::key_at(right, 1),
+                Self::key_at(right, 0),
+                right_keys - 1,
+            );
+            Self::copy(
+                port,
+                Self::value_at(right, 1),
+                Self::value_at(right, 0),
                 right_keys - 1 + shift,
             );
             port.store(right, right_keys - 1);
             let up = match shift {
                 1 => first,
-                _ => port.load(key_at(right, 0)),
+                _ => port.load(Self::key_at(right, 0)),
             };
             port.store(between, up);
         } else {
-            let last: u64 = port.load(key_at(left, left_keys - 1));
-            let value: u64 = port.load(value_at(left, left_keys - 1 + shift));
-            insert_word(
+            let last: u64 = port.load(Self::key_at(left, left_keys - 1));
+            let value: u64 = port.load(Self::value_at(left, left_keys - 1 + shift));
+            Self::insert_word(
                 port,
-                key_at(right, 0),
+                Self::key_at(right, 0),
                 right_keys,
                 if shift == 1 { down } else { last },
             );
-            insert_word(port, value_at(right, 0), right_keys + shift, value);
+            Self::insert_word(port, Self::value_at(right, 0), right_keys + shift, value);
             port.store(right, right_keys + 1);
             port.store(left, left_keys - 1);
             port.store(between, last);
@@ -267,25 +289,30 @@ impl BPlus {
             left,
             right,
         } = pair;
-        let (left_keys, right_keys) = (count(port, left), count(port, right));
+        let (left_keys, right_keys) = (Self::count(port, left), Self::count(port, right));
         if shift == 1 {
-            let down: u64 = port.load(key_at(parent, place));
-            port.store(key_at(left, left_keys), down);
+            let down: u64 = port.load(Self::key_at(parent, place));
+            port.store(Self::key_at(left, left_keys), down);
         } else {
             let next: u64 = port.load(right + NEXT);
             port.store(left + NEXT, next);
         }
         let first = left_keys + shift;
-        copy(port, key_at(right, 0), key_at(left, first), right_keys);
-        copy(
+        Self::copy(
             port,
-            value_at(right, 0),
-            value_at(left, first),
+            Self::key_at(right, 0),
+            Self::key_at(left, first),
+            right_keys,
+        );
+        Self::copy(
+            port,
+            Self::value_at(right, 0),
+            Self::value_at(left, first),
             right_keys + shift,
         );
         port.store(left, first + right_keys);
         self.nodes.give(port, right);
-        remove_at(port, parent, place, 1)
+        Self::remove_at(port, parent, place, 1)
     }
 
     /// Adds what is below a node; its leaves go to `leaves`.
@@ -299,11 +326,11 @@ impl BPlus {
     ) -> Result<(), String> {
         let is_root = peek::<u64>(space, self.head) == node;
         let keys: u64 = peek(space, node);
-        if keys > MOST || keys < LEAST && !is_root {
+        if keys > Self::MOST || keys < Self::LEAST && !is_root {
             return Err(format!("a node of {keys} keys"));
         }
-        let key = |place: u64| peek::<u64>(space, key_at(node, place));
-        let value = |place: u64| peek::<u64>(space, value_at(node, place));
+        let key = |place: u64| peek::<u64>(space, Self::key_at(node, place));
+        let value = |place: u64| peek::<u64>(space, Self::value_at(node, place));
         let mut add = |found: &mut Contents, bound: Option<u64>, place: u64| {
             let before = found.len();
             match levels {
@@ -332,7 +359,7 @@ impl BPlus {
     }
 }
 
-impl Map for BPlus {
+impl<const NODE: u64> Map for BPlus<NODE> {
     fn create(&self, port: &mut Port<'_>) {
         let root = self.node(port);
         port.store(root, 0u64);
@@ -343,7 +370,7 @@ impl Map for BPlus {
     fn toggle(&self, port: &mut Port<'_>, key: u64, value: u64) {
         let (leaf, path) = self.descend(port, key);
         let place = Self::place(port, leaf, key, true);
-        let is_there = place < count(port, leaf) && port.load::<u64>(key_at(leaf, place)) == key;
+        let is_there = place < Self::count(port, leaf) && port.load::<u64>(Self::key_at(leaf, place)) == key;
         match is_there {
             true => self.remove(port, leaf, place, path),
             false => self.insert(port, leaf, place, path, (key, value)),

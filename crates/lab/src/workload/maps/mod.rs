@@ -47,6 +47,8 @@ trait Map: Send {
 pub enum Structure {
     /// B+-tree.
     BTree,
+    /// The same with nodes of a quarter of the size.
+    SmallBTree,
     /// Red-black tree.
     RedBlack,
     /// Hash table.
@@ -105,7 +107,8 @@ impl Maps {
         layout.region(1);
         let map = |_| -> Box<dyn Map> {
             match structure {
-                Structure::BTree => Box::new(bplus::BPlus::new(&mut layout, keys)),
+                Structure::BTree => Box::new(bplus::BPlus::<{ bplus::LARGE }>::new(&mut layout, keys)),
+                Structure::SmallBTree => Box::new(bplus::BPlus::<{ bplus::SMALL }>::new(&mut layout, keys)),
                 Structure::RedBlack => Box::new(rbtree::RedBlack::new(&mut layout, keys)),
                 Structure::Hash => Box::new(hash::Hash::new(&mut layout, keys)),
             }
@@ -149,8 +152,8 @@ fn first_keys(seed: u64, map: usize, keys: u64) -> Vec<u64> {
 impl Workload for Maps {
     fn name(&self) -> &str {
         match (self.program.structure, self.program.zipf) {
-            (Structure::BTree, false) => "btree-rand",
-            (Structure::BTree, true) => "btree-zipf",
+            (Structure::BTree | Structure::SmallBTree, false) => "btree-rand",
+            (Structure::BTree | Structure::SmallBTree, true) => "btree-zipf",
             (Structure::RedBlack, false) => "rbtree-rand",
             (Structure::RedBlack, true) => "rbtree-zipf",
             (Structure::Hash, false) => "hash-rand",
