@@ -182,7 +182,8 @@ fn nvm_lies_beside_dram_and_its_writes_take_longer() {
 fn small() -> Config {
     let mut config = simpo();
     config.sizes.rows = 6;
-    config.sizes.columns = 20;
+    // More than a sector.
+    config.sizes.columns = 30;
     config.sizes.group = 7;
     config.sizes.log_entries = 64;
     config
