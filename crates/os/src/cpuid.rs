@@ -23,8 +23,9 @@ const OFF: u64 = 0;
 /// The feature of a processor for which cpuid can be off, as `/proc/cpuinfo` calls it.
 pub const CAN_BE_OFF: &str = "cpuid_fault";
 
-/// Bytes for all registers that a program uses without asking the kernel first, to AVX-512 and protection keys.
-pub const ROOM_FOR_REGISTERS: u32 = 2696;
+/// Bytes for all registers that a program has without asking the kernel first, to AVX-512, protection keys and the
+/// configuration of AMX.
+pub const ROOM_FOR_REGISTERS: u32 = 2816;
 
 /// A microarchitecture level of the x86-64 psABI.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

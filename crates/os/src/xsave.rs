@@ -78,8 +78,8 @@ pub fn fit(saved: &[u8], length: usize) -> Result<Vec<u8>, Unfit> {
 /// The most bytes that this processor's kernel puts on a stack for a program that asked for no more.
 #[must_use]
 pub fn length_on_stacks() -> usize {
-    /// AMX: a program asks for it, arch_prctl(2).
-    const ASKED_FOR: u32 = 3 << 17;
+    /// The data of AMX: a program asks for it, arch_prctl(2).
+    const ASKED_FOR: u32 = 1 << 18;
     const LEAF: u32 = 0xd;
     let there = __cpuid_count(LEAF, 0).eax & !ASKED_FOR;
     let ends = (2..32).filter(|number| there >> number & 1 == 1).map(|number| {
@@ -190,6 +190,12 @@ mod tests {
         SHORTENED.store(shortened, Ordering::Relaxed);
     }
 
+    /// Zeros, of which the processor takes back that nothing is in use.
+    #[repr(align(64))]
+    struct Nothing {
+        _bytes: [u8; 576],
+    }
+
     /// The kernel takes a shortened frame back, with the upper half of AVX.
     #[test]
     fn a_handler_returns_with_its_registers_from_a_shortened_frame() {
@@ -198,8 +204,11 @@ mod tests {
         }
         let was: [u64; 4] = [1, 2, 3, 4];
         let mut is = [0_u64; 4];
-        // SAFETY: the handler is of the form that the flag asks for; the call, which sends this thread a signal that it
-        // handles at once, changes rax, rcx and r11.
+        let nothing = Nothing { _bytes: [0; 576] };
+        const AVX512: u32 = 0xe0;
+        // SAFETY: the handler is of the form that the flag asks for; registers of AVX-512 are out of use from the first
+        // instruction on, and the call sends this thread a signal that it handles at once. All that a function may change
+        // is said to be changed.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = shorten_own as *const () as usize;
@@ -208,10 +217,13 @@ mod tests {
                 libc::sigaction(libc::SIGURG, &raw const action, std::ptr::null_mut()),
                 0
             );
-            asm!("vmovdqu ymm7, [{was}]", "syscall", "vmovdqu [{is}], ymm7",
-                was = in(reg) &raw const was, is = in(reg) &raw mut is,
-                inlateout("rax") libc::SYS_tgkill => _, in("rdi") libc::getpid(), in("rsi") libc::gettid(),
-                in("rdx") libc::SIGURG, out("rcx") _, out("r11") _, out("ymm7") _);
+            asm!(
+                "mov eax, {avx512}", "xor edx, edx", "xrstor [r12]", "vmovdqu ymm7, [r13]",
+                "mov eax, {call}", "mov edx, {signal}", "syscall", "vmovdqu [r14], ymm7",
+                avx512 = const AVX512, call = const libc::SYS_tgkill, signal = const libc::SIGURG,
+                in("r12") &raw const nothing, in("r13") &raw const was, in("r14") &raw mut is,
+                in("rdi") libc::getpid(), in("rsi") libc::gettid(), clobber_abi("C"),
+            );
         }
         assert_eq!(SHORTENED.load(Ordering::Relaxed), 1);
         assert_eq!(is, was);
