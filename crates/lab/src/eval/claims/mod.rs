@@ -318,13 +318,20 @@ impl<'a> Court<'a> {
             )
         };
         let votes: Votes = pairs.iter().map(vote).collect();
+        let ratios = pairs
+            .iter()
+            .map(|(_, one, other)| measure.of(&one.outcome) / measure.of(&other.outcome));
+        let most = ratios.fold(f64::NEG_INFINITY, f64::max);
         let (verdict, numbers) = self.count(&votes, self.names.len(), Extent::All);
         let why = if is_shown {
             ""
         } else {
             "; no run did what is varied"
         };
-        (verdict, format!("{numbers}; {said} in the text{why}"))
+        (
+            verdict,
+            format!("{numbers}; {most:.3} at most, {said} in the text{why}"),
+        )
     }
 
     fn clean(&self, scheme_variant: Variant, workloads: &[usize]) -> Vec<f64> {

@@ -313,7 +313,9 @@ impl Table<'_> {
             ("added until", until, "share of the run"),
         ];
         rows.map(|(series, number, unit)| Row {
-            note: (until > 0.9).then(|| "the SSP cache still grows: this run is not stationary".into()),
+            note: (until > 0.9).then(|| {
+                "slots are still added in the last tenth of the run: it may not be stationary".into()
+            }),
             ..self.row(series.into(), program.clone(), (number, None), unit, &[])
         })
         .into()
