@@ -89,6 +89,8 @@ impl<T: Persist> Handle<T> {
     #[must_use]
     #[track_caller]
     pub fn read<'a, 'r>(&'a self, view: &'a View<'r>) -> &'a T::In<'r> {
+        // First, since it refuses views of other regions: their scopes say nothing of this one's.
+        let value = self.root.get(view);
         let scope = view.scope();
         if scope != 0 {
             let taken = self.taken.load(Ordering::Relaxed);
@@ -99,7 +101,7 @@ impl<T: Persist> Handle<T> {
                 false => self.taken.store(scope << 1, Ordering::Relaxed),
             }
         }
-        self.root.get(view)
+        value
     }
 
     /// The value, to change. A section has it once.

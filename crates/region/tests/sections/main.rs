@@ -502,3 +502,25 @@ fn a_full_medium_undoes_the_section_and_nothing_else() {
         assert!(region.check().unwrap().is_sound());
     }
 }
+
+/// A section of another region is refused before anything is noted of the root.
+#[test]
+fn a_root_stays_taken_when_another_region_is_refused_it() {
+    let (region, other) = (in_memory(), in_memory());
+    let (count, others) = (
+        region.shared::<u64>("count").unwrap(),
+        other.shared::<u64>("count").unwrap(),
+    );
+    // Its scopes have other numbers.
+    for _ in 0..5 {
+        add(&other, &others).unwrap();
+    }
+    run(&region, |section| {
+        *count.write(section) += 1;
+        let elsewhere = panic_of(&other, |elsewhere| assert_eq!(*count.read(elsewhere), 1));
+        assert!(elsewhere.contains("another region"), "{elsewhere}");
+        let again = catch_unwind(AssertUnwindSafe(|| *count.write(section) += 1));
+        assert!(again.is_err(), "two `&mut` to one value");
+    })
+    .unwrap();
+}
