@@ -138,7 +138,12 @@ impl<'r, T: ?Sized> Drop for Box<'r, T> {
                 unsafe { free(self.0, self.1) };
             }
         }
-        let _freed = Freed(self.at.cast(), Layout::for_value(&**self));
+        let layout = Layout::for_value(&**self);
+        let _freed = Freed(self.at.cast(), layout);
+        if std::mem::needs_drop::<T>() {
+            // The drop may write into it (`drop_values`).
+            mark_bytes(self.at.as_ptr().cast::<u8>(), layout.size());
+        }
         // SAFETY: the box owns the value and is being dropped.
         unsafe { self.at.drop_in_place() };
     }

@@ -16,7 +16,7 @@ mod traits;
 pub use traits::IntoIter;
 
 use super::vec::in_bounds;
-use crate::heap::marking::{mark_element, mark_elements};
+use crate::heap::marking::{drop_values, mark_element, mark_elements};
 use crate::heap::{Heap, HeapError};
 use std::iter::Chain;
 use std::marker::PhantomData;
@@ -424,24 +424,27 @@ impl<'r, T> VecDeque<'r, T> {
         if length >= self.length {
             return;
         }
-        let [front, back] = self.parts(length..self.length);
-        self.length = length;
+        let dropped = length..std::mem::replace(&mut self.length, length);
+        // SAFETY: they were there, and are the ring's no longer.
+        unsafe { self.drop_range(dropped) };
+    }
+
+    /// Drops some values.
+    ///
+    /// # Safety
+    /// They are there, and the ring's no longer.
+    unsafe fn drop_range(&self, values: Range<usize>) {
         /// Drops the second part also when a drop in the first panics.
-        struct Part<T>(*mut [T]);
+        struct Part<T>(*mut T, usize);
         impl<T> Drop for Part<T> {
             fn drop(&mut self) {
-                // SAFETY: the values are the ring's no longer.
-                unsafe { self.0.drop_in_place() };
+                // SAFETY: by the caller's word.
+                unsafe { drop_values(self.0, self.1) };
             }
         }
-        let part = |part: Range<usize>| {
-            Part(std::ptr::slice_from_raw_parts_mut(
-                self.at.as_ptr().wrapping_add(part.start),
-                part.len(),
-            ))
-        };
-        let _second = part(back);
-        drop(part(front));
+        let part = |part: Range<usize>| Part(self.at.as_ptr().wrapping_add(part.start), part.len());
+        let [front, _back] = self.parts(values).map(part);
+        drop(front);
     }
 
     /// Drops all values. The room stays.
@@ -573,7 +576,9 @@ impl<'r, T> Drop for VecDeque<'r, T> {
     fn drop(&mut self) {
         // Frees the block also when a value's drop panics.
         let _block = self.block();
-        self.truncate(0);
+        // Without a word of it in the ring itself, which lies in the region, too.
+        // SAFETY: the values are the ring's, and not used any more.
+        unsafe { self.drop_range(0..self.length) };
     }
 }
 

@@ -18,7 +18,7 @@ pub use extract::{ExtractIf, Splice};
 pub(super) use room::RawBlock;
 
 use crate::heap::Heap;
-use crate::heap::marking::{mark_element, mark_elements, mark_last};
+use crate::heap::marking::{drop_values, mark_element, mark_elements, mark_last};
 use crate::marks::{LINE, mark_append, mark_bytes};
 use std::marker::PhantomData;
 use std::ops::{Bound, Deref, DerefMut, Index, IndexMut, Range, RangeBounds};
@@ -300,7 +300,7 @@ impl<'r, T> Vec<'r, T> {
         }
         let dropped = std::mem::replace(&mut self.length, length) - length;
         // SAFETY: they were there, and are the vector's no longer.
-        unsafe { std::ptr::slice_from_raw_parts_mut(self.place(length), dropped).drop_in_place() };
+        unsafe { drop_values(self.place(length), dropped) };
     }
 
     /// Drops all values. The room stays.
@@ -524,7 +524,7 @@ impl<'r, T> Drop for Vec<'r, T> {
             heap: self.heap.raw(),
         };
         // SAFETY: the values are ours and not used any more.
-        unsafe { std::ptr::slice_from_raw_parts_mut(self.at.as_ptr(), self.length).drop_in_place() };
+        unsafe { drop_values(self.at.as_ptr(), self.length) };
     }
 }
 

@@ -1,11 +1,12 @@
-//! Marking what lies in blocks, where their places say that it is on one line.
+//! Marking what lies in blocks, where their places say that it is on one line; and dropping it.
 //!
 //! A block lies at the end of a slab, or begins with a unit, so it is aligned to whatever power of two divides
 //! its class, and to 16 bytes at least.
 
 use super::classes::{self, BYTES};
-use crate::marks::{LINE, Span, mark_append, mark_both, mark_line, mark_value};
+use crate::marks::{LINE, Span, mark_append, mark_both, mark_bytes, mark_line, mark_value};
 use std::alloc::Layout;
+use std::ops::Range;
 
 /// What blocks are aligned to at least.
 const ALIGN: usize = 16;
@@ -63,4 +64,44 @@ pub(crate) fn mark_last<T>(at: *const T) {
         true => mark_append(at, 1),
         false => mark_value(at),
     }
+}
+
+/// Values of more bytes are dropped where they lie: a stack may be small, and drops lie within drops.
+const MOST_MOVED: usize = 4 * LINE;
+
+/// Drops values that lie in a row; the others also when a drop panics.
+///
+/// A drop may write into its own value, as `fn drop(&mut self) { self.log.clear() }`, and no type says whether it does. A
+/// section that fails takes back what is marked, and a sweep copies a frozen line while it stands, so that nothing may be
+/// written unmarked. A small value is moved out and dropped elsewhere: that costs no mark, and no line of a checkpoint,
+/// where drops write nothing, as nearly all. A large one is marked.
+///
+/// # Safety
+/// The values are there, and have no owner any more.
+#[inline]
+pub(crate) unsafe fn drop_values<T>(at: *mut T, count: usize) {
+    struct Left<T>(*mut T, Range<usize>);
+    impl<T> Left<T> {
+        #[inline]
+        fn drop_all(&mut self) {
+            for index in self.1.by_ref() {
+                // SAFETY: it is there, and comes once.
+                drop(unsafe { self.0.add(index).read() });
+            }
+        }
+    }
+    impl<T> Drop for Left<T> {
+        fn drop(&mut self) {
+            self.drop_all();
+        }
+    }
+    if !std::mem::needs_drop::<T>() {
+        return;
+    }
+    if size_of::<T>() > MOST_MOVED {
+        mark_bytes(at, count * size_of::<T>());
+        // SAFETY: by the caller's word.
+        return unsafe { std::ptr::slice_from_raw_parts_mut(at, count).drop_in_place() };
+    }
+    Left(at, 0..count).drop_all();
 }

@@ -6,6 +6,7 @@
 use super::map::BTreeMap;
 use super::node::Node;
 use super::search::Path;
+use crate::heap::marking::drop_values;
 use crate::marks::mark_value;
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
@@ -308,8 +309,8 @@ impl<'r, K, V> Drop for IntoIter<'r, K, V> {
             while let Some((node, index)) = self.edges.next() {
                 // SAFETY: the entry is still there, and comes once.
                 unsafe {
-                    node.key(index).drop_in_place();
-                    node.value(index).drop_in_place();
+                    drop_values(node.key(index), 1);
+                    drop_values(node.value(index), 1);
                 }
             }
         }

@@ -36,7 +36,7 @@ pub(crate) use slots::{Drain, IntoEntries, Slots};
 
 use super::hasher::Fold;
 use crate::heap::RawHeap;
-use crate::heap::marking::mark_element_and;
+use crate::heap::marking::{drop_values, mark_element_and};
 use crate::marks::mark_line;
 use crate::prefetch;
 use directory::DIVIDED;
@@ -289,7 +289,7 @@ impl<T> Table<T> {
         if std::mem::needs_drop::<T>() {
             for slot in slots {
                 // SAFETY: the slots have entries, which the caller no longer uses.
-                unsafe { self.entry(slot).drop_in_place() };
+                unsafe { drop_values(self.entry(slot), 1) };
             }
         }
     }
@@ -301,7 +301,7 @@ impl<T> Table<T> {
             if !keep(entry) {
                 self.forget(slot);
                 // SAFETY: it has no owner any more.
-                unsafe { entry.drop_in_place() };
+                unsafe { drop_values(entry, 1) };
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{RawBlock, Vec};
 use crate::heap::Brand;
+use crate::heap::marking::drop_values;
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -80,10 +81,7 @@ impl<'r, T> Drop for IntoIter<'r, T> {
     fn drop(&mut self) {
         let left = std::mem::take(&mut self.left);
         // SAFETY: what is left is ours and not used any more.
-        unsafe {
-            let first = self.at.as_ptr().wrapping_add(left.start);
-            std::ptr::slice_from_raw_parts_mut(first, left.len()).drop_in_place();
-        }
+        unsafe { drop_values(self.at.as_ptr().wrapping_add(left.start), left.len()) };
     }
 }
 
@@ -163,7 +161,7 @@ impl<T> Drop for Drain<'_, '_, T> {
         let left = std::mem::take(&mut self.left);
         let close = Close(self.vec, self.tail.clone());
         // SAFETY: the rest of the range has no other user.
-        unsafe { std::ptr::slice_from_raw_parts_mut(close.0.place(left.start), left.len()).drop_in_place() };
+        unsafe { drop_values(close.0.place(left.start), left.len()) };
     }
 }
 
@@ -206,7 +204,7 @@ pub(super) fn keep<T>(vec: &mut Vec<'_, T>, mut keep: impl FnMut(&mut T, Option<
         hole.next += 1;
         if !stays {
             // SAFETY: it has no owner any more.
-            unsafe { value.drop_in_place() };
+            unsafe { drop_values(value, 1) };
             continue;
         }
         if value != free || size_of::<T>() == 0 {
