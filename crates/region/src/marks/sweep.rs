@@ -286,21 +286,25 @@ impl Frozen {
         }
     }
 
-    /// The next page with a line of the cut, and those that are frozen still. Summaries are emptied on the way.
+    /// The next page with a line of the cut, and those that are frozen still. Summaries are emptied on the way, each when
+    /// the last page of its group was swept: until then a discard must find it (`discard::unmark`).
     #[inline]
-    fn next_waiting(&mut self) -> Option<(usize, u64)> {
-        while self.page < self.end {
+    pub(super) fn next_waiting(&mut self) -> Option<(usize, u64)> {
+        loop {
             let group = self.page / GROUP;
+            if self.page.is_multiple_of(GROUP) && group > 0 {
+                // Bytes of a frozen summary are not set any more.
+                set(summary(self.map, group - 1..group), 0);
+            }
+            if self.page >= self.end {
+                break;
+            }
             if self.page.is_multiple_of(GROUP) && !any(summary(self.map, group..group + 1)) {
                 self.page = self.next_group(group);
                 continue;
             }
             let page = self.page;
             self.page += 1;
-            if self.page.is_multiple_of(GROUP) {
-                // Bytes of a frozen summary are not set any more.
-                set(summary(self.map, group..group + 1), 0);
-            }
             // SAFETY: the page was usable at the cut, and stays so.
             let waiting = mask(unsafe { page_marks(self.map, page) });
             if waiting != 0 || self.weaves() && self.found.has(page) {

@@ -385,3 +385,29 @@ fn a_page_is_swept_whole_where_that_is_wanted() {
     assert_eq!(swept, [(0, !0), (1, !0), (2, run(0, 47)), (3, 1)]);
     assert_eq!(frozen.changed_lines(), 1 + 47 + 47 + 1);
 }
+
+/// The last page of a group is given back when a sweep is about to copy it: it is saved before.
+#[test]
+fn the_last_page_of_a_group_is_saved_until_it_was_swept() {
+    let window = Window::reserve(None).unwrap();
+    let place = window.place();
+    place.grow(STEP).unwrap();
+    let page = GROUP - 1;
+    updating(place, || fill(place, page * PAGE, PAGE, 1));
+    let map = place.state().here.current.load(Ordering::Relaxed);
+    let mut frozen = cut(place);
+    assert_eq!(frozen.next_waiting(), Some((page, !0)));
+    updating(place, || {
+        // SAFETY: nothing lives there.
+        unsafe { place.discard(page * PAGE..(page + 1) * PAGE) }.unwrap();
+    });
+    // SAFETY: the page is usable.
+    assert!(
+        !any(unsafe { page_marks(map, page) }),
+        "zeros would count as its content"
+    );
+    let mut image = vec![0; STEP];
+    assert_eq!(apply(&mut frozen, &mut image), LINES_PER_PAGE);
+    assert!(image[page * PAGE..][..PAGE].iter().all(|&byte| byte == 1));
+    assert!(!any(summary(map, 0..STEP / PAGE / GROUP)));
+}
