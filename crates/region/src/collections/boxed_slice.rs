@@ -11,12 +11,12 @@ use std::ptr::NonNull;
 use std::slice::SliceIndex;
 
 impl<'r, T> Box<'r, [T]> {
-    /// The values, in a vector on `heap`, where they are.
+    /// The values, in a vector on the heap they are in, where they are; on `heap` if they have no bytes.
     #[must_use]
     pub fn into_vec(self, heap: Heap<'r>) -> Vec<'r, T> {
         let this = ManuallyDrop::new(self);
-        // SAFETY: the block is no longer the box's, and has room for the values and no more. The brand is that of the
-        // heap.
+        let heap = own_heap(this.as_ptr(), size_of_val(&**this), heap);
+        // SAFETY: the block is no longer the box's, of this heap, and has room for the values and no more.
         unsafe { Vec::from_block(this.as_ptr(), this.len(), heap) }
     }
 
@@ -47,12 +47,13 @@ impl<'r> Box<'r, str> {
         string.into_boxed_str()
     }
 
-    /// The text, in a string on `heap`, where it is.
+    /// The text, in a string on the heap it is in, where it is; on `heap` if it is empty.
     #[must_use]
     pub fn into_string(self, heap: Heap<'r>) -> String<'r> {
         let this = ManuallyDrop::new(self);
         let first = NonNull::from_ref(&**this).cast();
-        // SAFETY: the box owned a block of exactly these bytes, is no longer used, and its bytes are UTF-8.
+        let heap = own_heap(first, this.len(), heap);
+        // SAFETY: the box owned a block of this heap of exactly these bytes, is no longer used, and its bytes are UTF-8.
         unsafe { String::from_utf8_unchecked(Vec::from_block(first, this.len(), heap)) }
     }
 }
@@ -61,6 +62,15 @@ impl<'r> Box<'r, str> {
 fn heap_of<'r, T>(at: NonNull<T>) -> Heap<'r> {
     // SAFETY: the caller has a box in it with this brand.
     unsafe { Heap::branded(RawHeap::of(at)) }
+}
+
+/// The heap of a block of `bytes` bytes, or `heap` where there is none. The brand does not say it: two volatile windows
+/// may have heaps of one lifetime.
+fn own_heap<'r, T>(at: NonNull<T>, bytes: usize, heap: Heap<'r>) -> Heap<'r> {
+    match bytes {
+        0 => heap,
+        _ => heap_of(at),
+    }
 }
 
 impl<'r, T: Clone> Clone for Box<'r, [T]> {

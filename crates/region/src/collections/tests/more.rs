@@ -538,3 +538,18 @@ fn what_a_drop_writes_into_its_value_is_marked() {
     all(|heap| Log(Vec::from_iter_in([7], heap), [7; 90]));
     all(|heap| VecDeque::from_iter_in([7_u8], heap));
 }
+
+/// The heaps of two windows may have one lifetime: a block is freed where it is.
+#[test]
+fn what_was_boxed_goes_back_to_its_own_heap() {
+    let (one, other) = (Watched::new(), Watched::new());
+    let numbers = Vec::from_iter_in([1_u64, 2], other.heap).into_boxed_slice();
+    let text = Box::from_text_in("text", other.heap);
+    let (numbers, text) = (numbers.into_vec(one.heap), text.into_string(one.heap));
+    assert!(numbers.heap() == other.heap && text.heap() == other.heap);
+    drop((numbers, text));
+    let none = Vec::<u64>::new_in(other.heap).into_boxed_slice();
+    assert!(none.into_vec(one.heap).heap() == one.heap);
+    one.assert_empty();
+    other.assert_empty();
+}
