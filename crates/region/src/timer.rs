@@ -40,7 +40,8 @@ impl Timer {
         let thread = Builder::new()
             .name("twinpage-timer".into())
             .spawn(move || {
-                let due = || period.map(|period| Instant::now() + period);
+                // One too far away to be told is none.
+                let due = || period.and_then(|period| Instant::now().checked_add(period));
                 let mut next = due();
                 while watched.wait(next) != Want::Stop {
                     next = due();
@@ -116,5 +117,21 @@ impl Drop for Timer {
             // It panics only where the engine did, and that was told already.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_period_without_end_is_none() {
+        let (tell, told) = channel();
+        let wish = Arc::new(TimerRequest::default());
+        let timer = Timer::start(Some(Duration::MAX), wish.clone(), move || tell.send(()).is_ok());
+        wish.set(Want::Checkpoint);
+        assert!(told.recv().is_ok(), "the thread is gone");
+        drop(timer);
     }
 }

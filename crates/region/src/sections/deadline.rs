@@ -72,7 +72,10 @@ impl Behind {
 
     /// What was done so far is to be durable that much later.
     pub(crate) fn within(&self, bound: Duration) {
-        let at = Instant::now() + bound;
+        // One too far away to be told is none.
+        let Some(at) = Instant::now().checked_add(bound) else {
+            return;
+        };
         let mut due = lock(&self.deadline.due);
         if due.at.is_none_or(|due| at < due) {
             due.at = Some(at);
