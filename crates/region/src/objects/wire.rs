@@ -4,6 +4,8 @@
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// The most bytes of a frame: more than the arguments of a call or what one returns take.
 const LONGEST: usize = 64 << 20;
@@ -42,6 +44,17 @@ pub(super) enum Answer {
     },
     /// Any other error.
     Failed(String),
+    Full(String),
+    Poisoned(String),
+    Busy {
+        inside: String,
+        waiting: String,
+        waited: Duration,
+    },
+    Log {
+        file: String,
+        why: String,
+    },
 }
 
 impl From<Result<Vec<u8>>> for Answer {
@@ -50,6 +63,21 @@ impl From<Result<Vec<u8>>> for Answer {
             Ok(returned) => Answer::Returned(returned),
             Err(Error::Freed { object }) => Answer::Freed(object),
             Err(Error::Panicked { object, method, why }) => Answer::Panicked { object, method, why },
+            Err(Error::Full(why)) => Answer::Full(why),
+            Err(Error::Poisoned(cause)) => Answer::Poisoned(cause.to_string()),
+            Err(Error::Busy {
+                inside,
+                waiting,
+                waited,
+            }) => Answer::Busy {
+                inside,
+                waiting,
+                waited,
+            },
+            Err(Error::Log { file, why }) => Answer::Log {
+                file: file.to_string_lossy().into_owned(),
+                why,
+            },
             Err(error) => Answer::Failed(error.to_string()),
         }
     }
@@ -62,6 +90,21 @@ impl Answer {
             Answer::Freed(object) => Err(Error::Freed { object }),
             Answer::Panicked { object, method, why } => Err(Error::Panicked { object, method, why }),
             Answer::Failed(why) => Err(Error::Invalid(why)),
+            Answer::Full(why) => Err(Error::Full(why)),
+            Answer::Poisoned(cause) => Err(Error::Poisoned(Arc::new(twinpage_core::Error::Invalid(cause)))),
+            Answer::Busy {
+                inside,
+                waiting,
+                waited,
+            } => Err(Error::Busy {
+                inside,
+                waiting,
+                waited,
+            }),
+            Answer::Log { file, why } => Err(Error::Log {
+                file: file.into(),
+                why,
+            }),
         }
     }
 }
@@ -146,5 +189,42 @@ mod tests {
         }
         assert!(receive(&[255; 9][..], &mut frame).is_err());
         assert!(decode::<Asked<'_>>(&[9, 9, 9]).is_err());
+    }
+
+    /// An error arrives as the one it was.
+    #[test]
+    fn errors_keep_their_kind_and_what_they_say() {
+        let object = || "pile".to_owned();
+        let cause = || Arc::new(twinpage_core::Error::Invalid("the disk is gone".into()));
+        let errors = [
+            Error::Freed { object: object() },
+            Error::Panicked {
+                object: object(),
+                method: "add".into(),
+                why: "7".into(),
+            },
+            Error::Full("no room".into()),
+            Error::Poisoned(cause()),
+            Error::Busy {
+                inside: "thread 7".into(),
+                waiting: "thread 8".into(),
+                waited: Duration::from_secs(1),
+            },
+            Error::Log {
+                file: "pile.twin.log".into(),
+                why: "it is cut".into(),
+            },
+            Error::Invalid("other".into()),
+        ];
+        for error in errors {
+            let (kind, said) = (std::mem::discriminant(&error), error.to_string());
+            let mut frame = Vec::new();
+            send(&mut frame, &Answer::from(Err(error))).unwrap();
+            let arrived = decode::<Answer>(&frame[4..]).unwrap().result().unwrap_err();
+            assert_eq!(
+                (std::mem::discriminant(&arrived), arrived.to_string()),
+                (kind, said)
+            );
+        }
     }
 }
