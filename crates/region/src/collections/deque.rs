@@ -557,15 +557,25 @@ impl<'r, T> VecDeque<'r, T> {
         let range = in_bounds(range, self.length);
         let (taken_length, length) = (range.len(), self.length);
         let mut taken = VecDeque::with_capacity_in(taken_length, self.heap);
-        // Until all are moved the ring has only what is before them.
-        self.length = range.start;
+        if range.is_empty() {
+            return taken.into_iter();
+        }
         for index in range.clone() {
-            // SAFETY: the value is there; it is the other's from now on, as what is behind takes its place.
+            // SAFETY: the value is there; it is the other's from now on, as the fewer of those around take its place. Nothing
+            // panics before they do: there is room.
             taken.push_back(unsafe { self.value(index).read() });
         }
-        for index in range.end..length {
-            // SAFETY: the value is there, and the place before it was left.
-            unsafe { self.write(index - taken_length, self.value(index).read()) };
+        if range.start < length - range.end {
+            for index in (0..range.start).rev() {
+                // SAFETY: the value is there, and the place after it was left.
+                unsafe { self.write(index + taken_length, self.value(index).read()) };
+            }
+            self.head = self.place(taken_length);
+        } else {
+            for index in range.end..length {
+                // SAFETY: the value is there, and the place before it was left.
+                unsafe { self.write(index - taken_length, self.value(index).read()) };
+            }
         }
         self.length = length - taken_length;
         taken.into_iter()

@@ -133,10 +133,11 @@ impl<'r, T> VecDeque<'r, T> {
 
 impl io::Read for VecDeque<'_, u8> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let (front, _) = self.as_slices();
-        let count = front.len().min(into.len());
-        into[..count].copy_from_slice(&front[..count]);
-        drop(self.drain(..count));
+        let count = self.length.min(into.len());
+        let (front, back) = self.slices(0..count);
+        into[..front.len()].copy_from_slice(front);
+        into[front.len()..count].copy_from_slice(back);
+        (self.head, self.length) = (self.place(count), self.length - count);
         Ok(count)
     }
 }

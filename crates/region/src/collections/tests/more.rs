@@ -553,3 +553,27 @@ fn what_was_boxed_goes_back_to_its_own_heap() {
     one.assert_empty();
     other.assert_empty();
 }
+
+/// Bytes at the front of a ring leave it where they are: no other is written for it.
+#[test]
+fn reading_a_ring_writes_no_byte_of_it() {
+    let mut watched = Watched::new();
+    let mut ring = VecDeque::with_capacity_in(1000, watched.heap);
+    ring.extend(std::iter::repeat_n(0_u8, 600));
+    let mut into = [0; 800];
+    assert_eq!(ring.read(&mut into[..500]).unwrap(), 500);
+    ring.extend((0..800).map(|number| number as u8)); // around the end
+    watched.check();
+    let blocks = watched.heap.stats();
+    let at = ring.as_slices().0.as_ptr();
+    assert_eq!(ring.read(&mut into[..50]).unwrap(), 50);
+    assert_eq!(ring.as_slices().0.as_ptr().addr(), at.addr() + 50);
+    assert_eq!(watched.heap.stats().used_blocks, blocks.used_blocks);
+    assert_eq!(ring.read(&mut into).unwrap(), 800, "both parts at once");
+    let numbers = |range: std::ops::Range<i32>| range.map(|number| number as u8);
+    assert!(into[50..].iter().copied().eq(numbers(0..750)));
+    drop(ring.drain(..20));
+    assert!(ring.iter().copied().eq(numbers(770..800)));
+    drop(ring);
+    watched.assert_empty();
+}

@@ -77,6 +77,9 @@ impl<'r, T> Vec<'r, T> {
     /// Puts values in before that at `index`.
     #[track_caller]
     fn insert_all(&mut self, index: usize, values: std::vec::Vec<T>) {
+        if values.is_empty() {
+            return; // else the values after it would be marked, and moved to where they are
+        }
         let (more, tail) = (values.len(), self.length - index);
         self.reserve(more);
         self.mark(index..self.length + more);
