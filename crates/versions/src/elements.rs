@@ -238,6 +238,7 @@ impl<T: Value, const N: usize> Versions<T, N> {
         if larger.count <= before {
             return Ok(());
         }
+        larger.check_possible(self.opened.shared().path())?;
         let header = larger.clone();
         self.opened.grow(larger, |direct| {
             fill::<T, N>(direct, &header, before, &mut first);

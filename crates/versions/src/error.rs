@@ -45,6 +45,14 @@ pub enum Error {
         /// What was asked for.
         wanted: String,
     },
+    /// No file has so many bytes.
+    #[error("{}: no file has room for {wanted}; ask for fewer", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// What was asked for.
+        wanted: String,
+    },
     /// A reader found no durable version that stood still.
     #[error("{}: the writer replaced what was being read, {attempts} times; read less at once", path.display())]
     Busy {

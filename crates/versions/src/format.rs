@@ -134,7 +134,11 @@ impl Header {
         Header {
             stride: match kind {
                 Kind::Elements => Blocks::of(&header).bytes(),
-                Kind::Planes => (count * value_bytes).next_multiple_of(GRAIN),
+                Kind::Planes => {
+                    let bytes = count.saturating_mul(value_bytes);
+                    // That of no plane (`is_possible`).
+                    bytes.checked_next_multiple_of(GRAIN).unwrap_or(u64::MAX)
+                }
             },
             ..header
         }
@@ -148,7 +152,7 @@ impl Header {
         }
     }
 
-    /// Bytes of the file.
+    /// Bytes of the file, of an array that is possible.
     pub(crate) fn file_bytes(&self) -> u64 {
         let pieces = match self.kind {
             Kind::Elements => self.count.div_ceil(self.per_block),
@@ -284,6 +288,17 @@ impl Header {
             )));
         }
         Ok(header)
+    }
+
+    /// Refuses what is wanted where no file can hold it: its sizes are no numbers to reckon with.
+    pub(crate) fn check_possible(&self, path: &Path) -> Result<()> {
+        match self.is_possible() {
+            true => Ok(()),
+            false => Err(Error::TooLarge {
+                path: path.to_owned(),
+                wanted: self.describe(),
+            }),
+        }
     }
 
     fn is_possible(&self) -> bool {

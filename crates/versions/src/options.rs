@@ -145,6 +145,7 @@ pub(crate) fn open(
     wanted: &Header,
     fill: &mut dyn FnMut(&dyn Direct, &Header),
 ) -> Result<File> {
+    wanted.check_possible(path)?;
     loop {
         match Lock::behind_readers(path) {
             Ok(lock) => {
@@ -172,6 +173,7 @@ pub(crate) fn open_on(
     fill: &mut dyn FnMut(&dyn Direct, &Header),
 ) -> Result<File> {
     let path = Path::new("the array");
+    wanted.check_possible(path)?;
     // The header is written last.
     let is_zero = |at: u64| word(&*direct, at).load(Ordering::Relaxed) == 0;
     let is_new = direct.len() < GRAIN || HEADERS.into_iter().all(is_zero);

@@ -239,6 +239,7 @@ impl<T: Value, const N: usize> Planes<T, N> {
             generation: old.generation + 1,
             ..Self::wanted(count)
         };
+        larger.check_possible(self.opened.shared().path())?;
         let unused = old.first..larger.first;
         // The same plane, so that the durable word goes on speaking of it.
         let (from, to) = (plane_range(&old, self.newest), plane_range(&larger, self.newest));

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::{Blocks, CONFIRMED, Header, Kind, WORD_PLACE, checked, number};
 use crate::options::{durability_of, fits, header_of};
 use crate::value::Value;
-use crate::words::{step_of, word};
+use crate::words::{no_such_plane, step_of, word};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
@@ -255,6 +255,9 @@ impl<T: Value, const N: usize> PlanesReader<T, N> {
             return Ok(None);
         };
         let (step, plane) = step_of(confirmed);
+        if confirmed >> 2 == 0 || plane >= N {
+            return Err(no_such_plane(&self.source.path, plane).into());
+        }
         let header = &self.source.header;
         let count = header.count as usize;
         into.clear();
@@ -271,5 +274,28 @@ impl<T: Value, const N: usize> PlanesReader<T, N> {
         // SAFETY: all of them were written, and any bytes are values.
         unsafe { into.set_len(count) };
         Ok(stands.then_some(step))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Planes;
+    use crate::format::encode;
+
+    #[test]
+    fn a_word_of_a_plane_that_is_not_there_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("planes");
+        drop(Planes::<u64, 2>::open(&path, 1000).unwrap());
+        let whole = std::fs::read(&path).unwrap();
+        for word in [1 << 2 | 2, 1 << 2 | 3, 1] {
+            let mut file = whole.clone();
+            file[CONFIRMED as usize..][..8].copy_from_slice(&encode(word, WORD_PLACE).to_le_bytes());
+            std::fs::write(&path, &file).unwrap();
+            let mut reader = PlanesReader::<u64, 2>::open(&path).unwrap();
+            let error = reader.read(&mut Vec::new()).unwrap_err();
+            assert!(error.to_string().contains("plane"), "{error}");
+        }
     }
 }

@@ -325,3 +325,21 @@ fn an_array_without_room_leaves_no_file() {
     let array = Versions::<[u8; 4096], 3>::open(&path, 10, |_| unreachable!()).unwrap();
     assert_eq!((array.get(0)[0], array.get(9)[0]), (7, 8));
 }
+
+/// More values than any file holds: their bytes are a number that wraps.
+#[test]
+fn sizes_that_no_file_has_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("elements");
+    for count in [1 << 45, 1 << 59, 1 << 61, usize::MAX] {
+        let opened = Versions::<u64, 2>::open(&path, count, |_| panic!("no element is made"));
+        assert!(matches!(opened, Err(Error::TooLarge { .. })));
+        assert!(!path.exists());
+    }
+    let mut array = Versions::<u64, 2>::open(&path, 10, |_| 7).unwrap();
+    for count in [1 << 45, 1 << 59, 1 << 61, usize::MAX] {
+        let larger = array.reserve(count, |_| panic!("no element is made"));
+        assert!(matches!(larger, Err(Error::TooLarge { .. })));
+    }
+    assert_eq!((array.len(), *array.get(9)), (10, 7));
+}

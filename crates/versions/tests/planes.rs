@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use support::folders;
 use twinpage_campaign::seed;
 use twinpage_os::Durability;
-use twinpage_versions::{Options, Pace, Planes, look};
+use twinpage_versions::{Error, Options, Pace, Planes, look};
 
 fn jacobi(old: &[f64], new: &mut [f64]) {
     let last = old.len() - 1;
@@ -241,4 +241,24 @@ fn planes_of_version_1_are_read() {
     field.reserve(2000).unwrap();
     drop(field);
     assert_eq!(look(&path).unwrap().header.version, 2);
+}
+
+/// More values than any file holds: their bytes are a number that wraps.
+#[test]
+fn sizes_that_no_file_has_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("planes");
+    for count in [1 << 45, 1 << 61, usize::MAX] {
+        let error = Planes::<f64, 2>::open(&path, count).unwrap_err();
+        assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+        assert!(!path.exists());
+    }
+    let mut planes = Planes::<f64, 2>::open(&path, 10).unwrap();
+    planes.step(|_, new| new.fill(7.0)).unwrap();
+    for count in [1 << 45, 1 << 61, usize::MAX] {
+        assert!(matches!(planes.reserve(count), Err(Error::TooLarge { .. })));
+    }
+    assert_eq!(planes.newest(), [7.0; 10]);
+    planes.step(|old, new| new.copy_from_slice(old)).unwrap();
+    planes.durable().unwrap();
 }
