@@ -226,11 +226,13 @@ impl MarkedLines {
 
     /// The last durable epoch, if it covers everything: then the next cut's number counts as durable
     /// without a cut. A thread that took a ticket for it before saw all its writes marked, so they
-    /// would have been found; one that takes it later gets the number after it.
+    /// would have been found, or takes it inside an update, whose cut is owed; one that takes it later gets the number
+    /// after it.
     fn nothing_to_do(&mut self) -> Option<Epoch> {
         let mut told = self.progress.told();
         let made = self.progress.cuts.load(Ordering::Relaxed);
         let clean = told.durable == made
+            && !told.owes_cut
             && marks::is_clean(self.place)
             && self.place.bytes() == self.saved_bytes
             && self.progress.log() == self.saved_log
@@ -336,7 +338,10 @@ impl Source for MarkedLines {
             pager.cut();
         }
         let (bytes, log) = (place.bytes(), self.progress.log());
+        let mut told = self.progress.told();
+        told.owes_cut = false; // no update is running
         self.progress.cuts.fetch_add(1, Ordering::Release);
+        drop(told);
         drop(closed);
         stop(drained - begun, drained.elapsed());
         (self.saved_bytes, self.saved_log) = (bytes, log);

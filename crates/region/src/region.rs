@@ -197,7 +197,7 @@ impl Region {
     pub fn ticket(&self) -> Ticket {
         let progress = &self.inner.progress;
         match &self.inner.sections {
-            None => progress.ticket(),
+            None => progress.ticket(self.place().is_inside()),
             // Inside a section the next number is its own: no other thread has the turn.
             Some(_) => progress.ticket_of(progress.sections() + u64::from(self.place().is_inside())),
         }

@@ -117,6 +117,8 @@ pub(super) struct DurableState {
     /// How many cuts were given up because of an update that did not end, and what the last one waited for.
     pub(super) given_up: u64,
     pub(super) busy: Option<Busy>,
+    /// A ticket was taken inside an update since the last cut: the next one is made, though nothing may be marked.
+    pub(super) owes_cut: bool,
 }
 
 impl Progress {
@@ -182,9 +184,11 @@ impl Progress {
         }
     }
 
-    /// A ticket for the next cut. With the lock: see [`MarkedLines::nothing_to_do`].
-    pub(crate) fn ticket(&self) -> Ticket {
-        let _told = self.told();
+    /// A ticket for the next cut, which must be one that waits for the update if it `is_inside` of one: what that writes
+    /// later is not marked yet. With the lock: see [`MarkedLines::nothing_to_do`].
+    pub(crate) fn ticket(&self, is_inside: bool) -> Ticket {
+        let mut told = self.told();
+        told.owes_cut |= is_inside;
         Ticket {
             region: self.region,
             cut: self.cuts.load(Ordering::Acquire) + 1,

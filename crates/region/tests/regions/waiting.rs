@@ -176,3 +176,28 @@ fn a_ticket_is_of_one_region() {
     b.wait(ticket).unwrap();
     assert!(b.is_durable(ticket).unwrap());
 }
+
+/// A ticket that was taken in an update covers all of it: no checkpoint passes over an update that has written nothing
+/// yet.
+#[test]
+fn a_ticket_covers_what_its_update_writes_later() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let options = Region::options().patience(Duration::ZERO);
+    let region = options.open(folder.path().join("later")).unwrap();
+    let mut count = region.root::<u64>("count").unwrap();
+    region.durable().unwrap();
+    let ticket = region.update(|u| {
+        let ticket = region.ticket();
+        // It waits for the update, or finds that there is nothing to do.
+        let other = std::thread::scope(|scope| scope.spawn(|| region.checkpoint()).join().unwrap());
+        assert!(matches!(other, Err(Error::Busy { .. })), "{other:?}");
+        *count.get_mut(u) += 1;
+        ticket
+    });
+    assert!(!region.is_durable(ticket).unwrap());
+    region.durable().unwrap();
+    assert!(region.is_durable(ticket).unwrap());
+    let epoch = region.epoch();
+    region.durable().unwrap();
+    assert_eq!(region.epoch(), epoch, "nothing was written since");
+}
