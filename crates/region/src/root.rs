@@ -15,13 +15,13 @@ pub use crate::error::RootError;
 
 use crate::address::Place;
 use crate::check::Report;
+use crate::collections::Box;
 use crate::heap::{Heap, HeapError};
 use crate::marks::mark_value;
 use crate::persist::{Description, Empty, Persist};
 use crate::region::{Inner, Region, Update, View};
 use crate::root_table::{self, find};
 use crate::zone::WINDOWS;
-use std::alloc::Layout;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ptr::NonNull;
@@ -322,14 +322,10 @@ impl<T: Persist> Root<T> {
     /// In an update of another region.
     pub fn remove(self, update: &Update<'_>) -> crate::Result<()> {
         self.assert_in(update);
-        let heap = update.heap();
-        root_table::remove(heap, &self.lease.name)?;
-        mark_value(self.at.as_ptr());
-        // SAFETY: the root is not used any more, and found no more.
-        unsafe {
-            self.at.drop_in_place();
-            heap.deallocate(self.at.cast(), Layout::new::<T>());
-        }
+        root_table::remove(update.heap(), &self.lease.name)?;
+        // SAFETY: the root is not used any more, and found no more: its block is this box's, which frees it also when the
+        // value's drop panics.
+        drop(unsafe { Box::from_block(self.at) });
         Ok(())
     }
 

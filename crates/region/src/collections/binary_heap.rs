@@ -196,12 +196,18 @@ impl<'r, T: Ord> BinaryHeap<'r, T> {
     }
 
     /// Keeps the values `keep` says yes to.
-    pub fn retain(&mut self, keep: impl FnMut(&T) -> bool) {
-        let before = self.len();
-        self.values.retain(keep);
-        if self.len() != before {
-            self.order_from(0);
-        }
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        let first = self.len();
+        let mut ordered = Ordered { heap: self, first };
+        let (values, mut index) = (&mut ordered.heap.values, 0);
+        values.retain(|value| {
+            let stays = keep(value);
+            if !stays {
+                ordered.first = ordered.first.min(index);
+            }
+            index += 1;
+            stays
+        });
     }
 
     /// Orders the values, of which those before `first` are in order.
@@ -245,6 +251,19 @@ impl<'r, T: Ord> BinaryHeap<'r, T> {
             self.values.swap(index, child);
             index = child;
         }
+    }
+}
+
+/// Orders the values of a queue, of which those before `first` are in order, when it is dropped: also after a panic of the
+/// program's code.
+struct Ordered<'a, 'r, T: Ord> {
+    heap: &'a mut BinaryHeap<'r, T>,
+    first: usize,
+}
+
+impl<T: Ord> Drop for Ordered<'_, '_, T> {
+    fn drop(&mut self) {
+        self.heap.order_from(self.first.min(self.heap.len()));
     }
 }
 
@@ -309,8 +328,8 @@ impl<T: Ord> Extend<T> for BinaryHeap<'_, T> {
     #[track_caller]
     fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
         let first = self.len();
-        self.values.extend(values);
-        self.order_from(first);
+        let ordered = Ordered { heap: self, first };
+        ordered.heap.values.extend(values);
     }
 }
 

@@ -56,7 +56,7 @@ impl<'r, T: ?Sized> Box<'r, T> {
     /// # Safety
     /// The values are there, in a block of the heap with this brand that has room for no more, or need none; and
     /// of no other owner.
-    pub(super) const unsafe fn from_block(at: NonNull<T>) -> Box<'r, T> {
+    pub(crate) const unsafe fn from_block(at: NonNull<T>) -> Box<'r, T> {
         Box {
             at,
             owned: PhantomData,

@@ -223,16 +223,16 @@ impl Objects {
             self.run_last_calls(server, name)?;
             let host = self.hosts_to_change().take(name);
             region.update(|update| {
-                match host {
-                    Some(host) => host.free(update)?,
-                    None => remove_unopened(region, name)?,
+                if host.is_none() {
+                    remove_unopened(region, name)?;
                 }
+                // Before a `Drop` of the program, which may panic: a number is given once.
                 server.table.remove(update, name);
                 // In the update: the cut that lacks the object lacks its pages.
                 if let Some(next) = &self.next {
                     next.free(id);
                 }
-                Ok::<_, Error>(())
+                host.map_or(Ok(()), |host| host.free(update))
             })?;
             server.left.forget(name);
             server.keep_place(server.log.end());

@@ -433,3 +433,35 @@ fn a_copy_does_not_take_an_object_that_was_made_anew_for_the_old_one() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+#[derive(Persist)]
+struct Loud {
+    number: u64,
+}
+
+#[twinpage::object]
+impl Loud {
+    pub fn set(&mut self, number: u64) {
+        self.number = number;
+    }
+}
+
+impl Drop for Loud {
+    fn drop(&mut self) {
+        assert!(self.number != 7, "on purpose");
+    }
+}
+
+/// Numbers are given once, also where the `Drop` of an object panics.
+#[test]
+fn an_object_whose_drop_panics_is_gone_with_its_number() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = folder.path().join("loud.twin");
+    let region = open(&path);
+    region.object::<Loud>("loud", |_| Loud { number: 7 }).unwrap();
+    let freed = std::panic::AssertUnwindSafe(|| region.free_object("loud"));
+    assert!(std::panic::catch_unwind(freed).is_err());
+    region.object::<Loud>("loud", |_| Loud { number: 0 }).unwrap();
+    region.close().unwrap();
+    assert_eq!(when_free(|| list(&path))[0].id, Some(2));
+}

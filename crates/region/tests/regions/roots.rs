@@ -621,3 +621,25 @@ fn without_memory_no_root_is_made_or_changed() {
     region.read(|v| assert_eq!(*named.get(v), Named { number: 5, second }));
     assert!(region.check().unwrap().is_sound());
 }
+
+/// A `Drop` that panics is the program's: the block of the root is freed all the same.
+#[test]
+fn a_root_whose_drop_panics_leaks_no_block() {
+    #[derive(Persist)]
+    struct Loud {
+        number: u64,
+    }
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            assert!(self.number != 7, "on purpose");
+        }
+    }
+    let dir = Dir::new();
+    let region = dir.open();
+    let loud = region.root_with::<Loud>("loud", |_| Loud { number: 7 }).unwrap();
+    let removed = std::panic::AssertUnwindSafe(|| region.update(|u| loud.remove(u)));
+    assert!(std::panic::catch_unwind(removed).is_err());
+    let report = region.check().unwrap();
+    assert!(report.is_sound() && region.roots().unwrap().is_empty());
+    assert_eq!(report.leaked_blocks, 0, "{:?}", report.leaks);
+}

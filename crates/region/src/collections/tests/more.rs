@@ -554,6 +554,33 @@ fn what_was_boxed_goes_back_to_its_own_heap() {
     other.assert_empty();
 }
 
+/// As `std`: in order, though the values left are others than those that were wanted.
+#[test]
+fn a_heap_is_in_order_after_a_panic() {
+    let watched = Watched::new();
+    let in_order = |mut queue: BinaryHeap<'static, u64>| {
+        assert!(std::iter::from_fn(|| queue.pop()).is_sorted_by(|a, b| a >= b));
+    };
+    let mut queue = BinaryHeap::from_iter_in(0..100, watched.heap);
+    super::panics(|| {
+        queue.retain(|&number| {
+            assert!(number > 40);
+            number % 3 == 0
+        });
+    });
+    in_order(queue);
+    let mut queue = BinaryHeap::from_iter_in(0..10, watched.heap);
+    super::panics(|| {
+        queue.extend((10..100).map(|number| {
+            assert!(number < 60);
+            number
+        }));
+    });
+    assert!(queue.len() >= 10);
+    in_order(queue);
+    watched.assert_empty();
+}
+
 /// Bytes at the front of a ring leave it where they are: no other is written for it.
 #[test]
 fn reading_a_ring_writes_no_byte_of_it() {
