@@ -229,12 +229,16 @@ impl NextLevel {
     pub(crate) fn cut(&self, discarded: &[Range<PageId>]) {
         let state = &mut *self.lock();
         state.freed_before.append(&mut state.freed);
-        let freed = &state.freed_before;
-        let is_gone = |page: PageId, held: &Held| {
-            freed.contains(&held.object) || discarded.iter().any(|pages| pages.contains(&page))
-        };
-        let gone = state.map.iter().filter(|(page, held)| is_gone(**page, held));
-        state.leaving.extend(gone.map(|(page, _)| *page));
+        for pages in discarded {
+            let gone = state.map.range(pages.clone());
+            state.leaving.extend(gone.map(|(page, _)| *page));
+        }
+        // No update runs meanwhile, so that all pages are looked at only where they have to be.
+        if !state.freed_before.is_empty() {
+            let freed = &state.freed_before;
+            let gone = state.map.iter().filter(|(_, held)| freed.contains(&held.object));
+            state.leaving.extend(gone.map(|(page, _)| *page));
+        }
     }
 
     /// An object is freed by the update under way.
@@ -291,12 +295,13 @@ impl NextLevel {
     /// The commit under way is durable.
     pub(crate) fn landed(&self) {
         let state = &mut *self.lock();
+        state.freed_before.clear();
+        // Nearly always nothing moved, and all is as it was.
         if let Some((named, map)) = state.next.take() {
             (state.named, state.map) = (named, map);
+            state.settle(self.page_bytes);
+            self.is_used.store(!state.map.is_empty(), Ordering::Relaxed);
         }
-        state.freed_before.clear();
-        state.settle(self.page_bytes);
-        self.is_used.store(!state.map.is_empty(), Ordering::Relaxed);
     }
 
     /// It was not made.
