@@ -402,10 +402,8 @@ fn the_last_page_of_a_group_is_saved_until_it_was_swept() {
         unsafe { place.discard(page * PAGE..(page + 1) * PAGE) }.unwrap();
     });
     // SAFETY: the page is usable.
-    assert!(
-        !any(unsafe { page_marks(map, page) }),
-        "zeros would count as its content"
-    );
+    let marks = unsafe { page_marks(map, page) };
+    assert!(!any(marks), "zeros would count as its content");
     let mut image = vec![0; STEP];
     assert_eq!(apply(&mut frozen, &mut image), LINES_PER_PAGE);
     assert!(image[page * PAGE..][..PAGE].iter().all(|&byte| byte == 1));

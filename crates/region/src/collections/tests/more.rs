@@ -571,10 +571,7 @@ fn a_heap_is_in_order_after_a_panic() {
     in_order(queue);
     let mut queue = BinaryHeap::from_iter_in(0..10, watched.heap);
     super::panics(|| {
-        queue.extend((10..100).map(|number| {
-            assert!(number < 60);
-            number
-        }));
+        queue.extend((10..100).inspect(|number| assert!(*number < 60)));
     });
     assert!(queue.len() >= 10);
     in_order(queue);
