@@ -215,13 +215,13 @@ fn persistent_objects_are_evaluated() {
 fn failure_atomic_sections_are_evaluated() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let said = json(&lab(
-        folder,
-        &["eval", "ssp", "--quick", "--out", "out", "--json"],
-    ));
+    // All of it is in the tests of the lab, which have the sentences, too.
+    const ARTIFACTS: [&str; 5] = ["--artifact", "fig5a", "fig5b", "fig6", "fig7a"];
+    let words = ["eval", "ssp", "--quick", "--out", "out", "--json"];
+    let said = json(&lab(folder, &[&words[..], &ARTIFACTS].concat()));
     let rows = said["rows"].as_array().unwrap();
     // Seven programs with three designs; a number of the paper only where its text has one.
-    for artifact in ["fig5a", "fig5b", "fig6", "fig7a"] {
+    for &artifact in &ARTIFACTS[1..] {
         let of = rows.iter().filter(|row| row["artifact"] == artifact);
         let bars = of.filter(|row| {
             ["undo-log", "redo-log", "ssp"]
@@ -243,11 +243,8 @@ fn failure_atomic_sections_are_evaluated() {
     let average = average.unwrap();
     assert_eq!(average["paper"], 1.9);
     assert!(average["plus_minus"].is_number());
-    let claims = said["claims"].as_array().unwrap();
-    let has = |verdict: &str| claims.iter().any(|claim| claim["verdict"] == verdict);
-    assert!(has("holds") && has("does not hold") && has("arithmetic"));
     let page = std::fs::read_to_string(folder.join("out/ssp.html")).unwrap();
-    assert!(page.contains("id=fig9") && page.contains("id=claims"));
+    assert!(page.contains("id=fig5a") && page.contains("id=fig7a"));
     let refusal = refused(&lab(folder, &["eval", "ssp", "--quick", "--artifact", "fig3"]));
     assert!(refusal.contains("fig5a"), "{refusal}");
     let refusal = refused(&lab(folder, &["eval", "ssp", "--smaller", "3"]));

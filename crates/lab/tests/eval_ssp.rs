@@ -53,6 +53,12 @@ fn every_artifact_has_rows_and_every_sentence_a_verdict() {
             claim.sentence
         );
     }
+    for verdict in [Verdict::Holds, Verdict::DoesNotHold, Verdict::Arithmetic] {
+        assert!(
+            evaluation.claims.iter().any(|claim| claim.verdict == verdict),
+            "{verdict}"
+        );
+    }
     assert_eq!(
         evaluation
             .claims
