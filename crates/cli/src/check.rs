@@ -6,10 +6,10 @@ use crate::show;
 use serde_json::json;
 use std::process::ExitCode;
 use twinpage_core::Damage;
-use twinpage_process::inspect;
+use twinpage_process::{check, inspect};
 
 pub(crate) fn check(arguments: &Look) -> Result<ExitCode, String> {
-    let checked = inspect::check(&arguments.state).map_err(|error| error.to_string())?;
+    let checked = check::check(&arguments.state).map_err(|error| error.to_string())?;
     if arguments.json {
         let version = checked.version.unwrap_or(inspect::VERSION);
         let mut document = json_of_store(version, checked.info.as_ref(), checked.durability);

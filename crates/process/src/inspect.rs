@@ -9,10 +9,9 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::going_back;
 use crate::notes;
-use crate::older;
 use crate::pace::Chosen;
 use crate::pages::Pages;
-use crate::state::{self, Kind, Store, lock_to_read};
+use crate::state::{self, Kind, Store};
 use crate::statistics::{self, Statistics, Waits};
 use crate::stdio::{self, StdioContext};
 use std::io::ErrorKind;
@@ -183,39 +182,6 @@ pub struct Checked {
     pub durability: Option<Durability>,
 }
 
-/// Reads everything there is in a state, also in its older checkpoints, and verifies every checksum, also those of the
-/// lines of pages, which a state on a disk has and one in a memory file has not.
-///
-/// # Errors
-/// When there is no state, it is in use or of another version, or the system refuses to read it.
-pub fn check(path: &Path) -> Result<Checked> {
-    let mut checked = Checked::default();
-    match Kind::read(path) {
-        Ok(kind) => {
-            checked.version = Some(kind.version);
-            checked.durability = Some(kind.durability);
-        }
-        Err(error) => {
-            checked.damage.push(damage_of(error)?);
-            return Ok(checked);
-        }
-    }
-    let _lock = lock_to_read(path)?;
-    going_back::not_going_back(path)?;
-    if let Err(error) = check_locked(path, &mut checked) {
-        checked.damage.push(damage_of(error)?);
-    }
-    match older::list(path) {
-        Ok(kept) => {
-            for about in kept {
-                checked.damage.extend(check_older(path, about.number)?);
-            }
-        }
-        Err(error) => checked.damage.push(damage_of(error)?),
-    }
-    Ok(checked)
-}
-
 /// What is not as it was written in the state that is kept as older checkpoint `number`.
 pub(crate) fn check_older(state: &Path, number: u64) -> Result<Vec<Damage>> {
     let copy = going_back::path_of(state, number).join("state");
@@ -234,7 +200,7 @@ pub(crate) fn check_older(state: &Path, number: u64) -> Result<Vec<Damage>> {
 }
 
 /// Stops at damage that keeps the rest from being read.
-fn check_locked(path: &Path, checked: &mut Checked) -> Result<()> {
+pub(crate) fn check_locked(path: &Path, checked: &mut Checked) -> Result<()> {
     let (store, epoch, bytes) = open(path, checked.durability.unwrap_or(Durability::Disk))?;
     checked.info = Some(store.info());
     checked.damage.extend(store.check()?);

@@ -16,6 +16,7 @@
 pub mod advice;
 pub mod attach;
 pub mod calls;
+pub mod check;
 pub mod clocks;
 mod command_line;
 pub mod context;
