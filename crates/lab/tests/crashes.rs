@@ -82,7 +82,7 @@ fn without_protection_they_are_found_out() {
         "memcached",
         "uniform",
     ] {
-        let torn = (0..24).find(|turn| {
+        let torn = (0..96).find(|turn| {
             let mut plan = config(false).plan(scheme);
             plan.mode = Mode::Stall;
             let setting = Setting {
