@@ -1,6 +1,7 @@
 //! SSP's evaluation as `twinpage lab eval ssp --quick` does it.
 
 use std::collections::BTreeSet;
+use twinpage_campaign::is_long;
 use twinpage_lab::eval::ssp::{ARTIFACTS, Evaluation, Request, evaluate};
 use twinpage_lab::eval::{Document, Verdict};
 
@@ -18,10 +19,13 @@ fn quick(artifacts: &[&str]) -> Evaluation {
 
 #[test]
 fn every_artifact_has_rows_and_every_sentence_a_verdict() {
-    let evaluation = quick(&[]);
-    for (artifact, _) in ARTIFACTS.iter().filter(|(name, _)| *name != "claims") {
+    // What is open takes half of the runs.
+    let named = ARTIFACTS.iter().map(|(name, _)| *name);
+    let named: Vec<&str> = named.filter(|name| is_long() || *name != "open").collect();
+    let evaluation = quick(&named);
+    for artifact in named.iter().filter(|name| **name != "claims") {
         assert!(
-            evaluation.rows.iter().any(|row| row.artifact == *artifact),
+            evaluation.rows.iter().any(|row| row.artifact == **artifact),
             "{artifact}"
         );
     }
