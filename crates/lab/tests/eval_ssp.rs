@@ -25,7 +25,7 @@ fn every_artifact_has_rows_and_every_sentence_a_verdict() {
     let evaluation = quick(&named);
     for artifact in named.iter().filter(|name| **name != "claims") {
         assert!(
-            evaluation.rows.iter().any(|row| row.artifact == **artifact),
+            evaluation.rows.iter().any(|row| row.artifact == *artifact),
             "{artifact}"
         );
     }
