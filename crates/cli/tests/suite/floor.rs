@@ -6,14 +6,14 @@ use twinpage_os::cpuid::CAN_BE_OFF;
 use crate::support::campaign::{Campaign, oracle};
 use crate::support::process::twinpage;
 use crate::support::program::compile;
-use crate::support::{chance, say, sink};
+use crate::support::{chance, say};
 
 fn can_hide() -> bool {
     let processors = std::fs::read_to_string("/proc/cpuinfo").expect("the processors");
     processors.split_whitespace().any(|word| word == CAN_BE_OFF)
 }
 
-/// Whoever asks, at whatever time: the program, its threads, its children, what they execute, before and after kills.
+/// The program, its threads, its children and the programs they execute ask again and again, before and after kills.
 #[test]
 fn all_see_the_floor_and_nothing_above_it() {
     const TEST: &str = "a floor of the processor";
@@ -47,18 +47,7 @@ fn all_see_the_floor_and_nothing_above_it() {
         );
         let seed = seed();
         let mut chance = chance(seed, level);
-        let campaign = Campaign {
-            name: TEST,
-            line: &line,
-            kills: either(6, 60),
-            run_options: &options,
-            sink: sink::Kind::Pipe,
-            seed,
-            stdin: None,
-            earlier_form: false,
-            user: None,
-        };
-        let tally = campaign.survive(&oracle, &mut chance);
+        let tally = Campaign::new(TEST, &line, &options, seed).survive(&oracle, &mut chance);
         say(&format!("{level}: {seen}; {tally:?}"));
     }
 }

@@ -395,18 +395,10 @@ fn a_filter_between_pipes() {
         oracle.status.success() && oracle.stdout.ends_with(b"\n6000\n"),
         "the filter fails alone"
     );
-    let options = &["--every", "16ms"];
-    let (sink, stdin) = (sink::Kind::Pipe, Some(text.as_str()));
     let campaign = Campaign {
-        name,
-        line: &line,
         kills: 10,
-        run_options: options,
-        sink,
-        seed,
-        stdin,
-        earlier_form: false,
-        user: None,
+        stdin: Some(&text),
+        ..Campaign::new(name, &line, &["--every", "16ms"], seed)
     };
     let tally = campaign.survive(&oracle, &mut chance);
     say(&format!(

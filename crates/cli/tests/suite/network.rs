@@ -4,12 +4,12 @@ use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use twinpage_campaign::{either, seed};
+use twinpage_campaign::seed;
 
 use crate::support::campaign::{Campaign, oracle};
 use crate::support::process::twinpage;
 use crate::support::program::python_with;
-use crate::support::{chance, say, sink, skip};
+use crate::support::{chance, say, skip};
 
 const KEEP: [&str; 4] = ["--durability", "memory", "--network", "keep"];
 
@@ -62,18 +62,7 @@ fn connections_and_ports_come_back_as_they_were() {
     let _taken = TcpListener::bind(format!("127.0.0.1:{port}")).expect("its port again");
     let seed = seed();
     let mut chance = chance(seed, TEST);
-    let campaign = Campaign {
-        name: TEST,
-        line: &line,
-        kills: either(6, 60),
-        run_options: &KEEP,
-        sink: sink::Kind::Pipe,
-        seed,
-        stdin: None,
-        earlier_form: false,
-        user: None,
-    };
-    let tally = campaign.survive(&oracle, &mut chance);
+    let tally = Campaign::new(TEST, &line, &KEEP, seed).survive(&oracle, &mut chance);
     say(&format!("{TEST}: {tally:?}"));
 }
 

@@ -27,16 +27,11 @@ fn random_calls_come_to_the_same() {
             "sequence {drawn} fails alone: {}",
             alone.status
         );
+        let name = format!("the calls of sequence {drawn}");
         let campaign = Campaign {
-            name: &format!("the calls of sequence {drawn}"),
-            line: &line,
             kills: 6,
-            run_options: &["--every", "4ms"],
             sink: sink::Kind::File,
-            seed,
-            stdin: None,
-            earlier_form: false,
-            user: None,
+            ..Campaign::new(&name, &line, &["--every", "4ms"], seed)
         };
         let tally = campaign.survive(&alone, &mut chance);
         kills += tally.kills;

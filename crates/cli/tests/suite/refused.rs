@@ -161,15 +161,9 @@ fn attempts_with(group: &str, of: &[Attempt], options: &[&str]) {
         let mut chance = chance(seed, name);
         let options = [&["--every", "8ms"], options].concat();
         let campaign = Campaign {
-            name,
-            line: &line,
             kills: 3,
-            run_options: &options,
             sink: sink::Kind::File,
-            seed,
-            stdin: None,
-            earlier_form: false,
-            user: None,
+            ..Campaign::new(name, &line, &options, seed)
         };
         campaign.survive(&alone, &mut chance);
         survived += 1;

@@ -358,16 +358,11 @@ fn random_trees_come_to_the_same() {
             "tree {drawn} fails alone: {}",
             alone.status
         );
+        let name = format!("tree {drawn}");
         let campaign = Campaign {
-            name: &format!("tree {drawn}"),
-            line: &line,
             kills: 6,
-            run_options: &["--every", "8ms"],
             sink: sink::Kind::File,
-            seed,
-            stdin: None,
-            earlier_form: false,
-            user: None,
+            ..Campaign::new(&name, &line, &["--every", "8ms"], seed)
         };
         let tally = campaign.survive(&alone, &mut chance);
         kills += tally.kills;

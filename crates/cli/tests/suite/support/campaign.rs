@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use twinpage_campaign::either;
+
 use super::ordinary::OrdinaryUser;
 use super::process::{Victim, ended_before, kill, twinpage};
 use super::sink::{self, Sink};
@@ -111,7 +113,27 @@ struct Round<'a> {
     kills: u32,
 }
 
-impl Campaign<'_> {
+impl<'a> Campaign<'a> {
+    /// A campaign of six kills, sixty in a long one, whose program prints into a pipe and reads nothing.
+    pub(crate) fn new(
+        name: &'a str,
+        line: &'a [String],
+        run_options: &'a [&'a str],
+        seed: u64,
+    ) -> Campaign<'a> {
+        Campaign {
+            name,
+            line,
+            kills: either(6, 60),
+            run_options,
+            sink: sink::Kind::Pipe,
+            seed,
+            stdin: None,
+            earlier_form: false,
+            user: None,
+        }
+    }
+
     /// Kills and resumes until there were enough kills; panics at the first difference.
     pub(crate) fn survive(&self, oracle: &Oracle, chance: &mut fastrand::Rng) -> Tally {
         let mut tally = Tally::default();
