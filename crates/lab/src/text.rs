@@ -13,6 +13,16 @@ pub struct ConfigError {
     pub what: String,
 }
 
+impl ConfigError {
+    /// The `subject` of a file, its machine or study, cannot be `by` times smaller: that must leave `least`.
+    pub(crate) fn too_small(file: &str, subject: &str, by: u64, least: &str) -> ConfigError {
+        ConfigError {
+            file: file.to_owned(),
+            what: format!("the {subject} cannot be {by} times smaller: a power of two that leaves {least}"),
+        }
+    }
+}
+
 /// What `name` stands for, and its text: one of the `built_in`, else a file by its path. `kind`, in the
 /// plural, is for errors.
 ///

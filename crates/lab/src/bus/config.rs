@@ -274,16 +274,9 @@ impl Config {
     /// # Errors
     /// When a part would be too small to be one.
     pub fn smaller(&self, by: u64) -> Result<Config, ConfigError> {
-        let refused = || {
-            Err(ConfigError {
-                file: self.name.clone(),
-                what: format!(
-                    "the study cannot be {by} times smaller: a power of two that leaves strings and caches"
-                ),
-            })
-        };
+        let refused = ConfigError::too_small(&self.name, "study", by, "strings and caches");
         if !by.is_power_of_two() {
-            return refused();
+            return Err(refused);
         }
         let mut config = self.clone();
         let study = &mut config.study;
@@ -309,7 +302,7 @@ impl Config {
             && levels[last].bytes > levels[last - 1].bytes * config.hardware.shape.cores as u64 / 4;
         match fits {
             true => Ok(config),
-            false => refused(),
+            false => Err(refused),
         }
     }
 }

@@ -258,16 +258,9 @@ impl Config {
     /// # Errors
     /// When a part would be too small to be one.
     pub fn smaller(&self, by: u64) -> Result<Config, ConfigError> {
-        let refused = || {
-            Err(ConfigError {
-                file: self.name.clone(),
-                what: format!(
-                    "the machine cannot be {by} times smaller: a power of two that leaves each cache a set"
-                ),
-            })
-        };
+        let refused = ConfigError::too_small(&self.name, "machine", by, "each cache a set");
         if !by.is_power_of_two() {
-            return refused();
+            return Err(refused);
         }
         let mut config = self.clone();
         let plan = &mut config.plan;
@@ -292,7 +285,7 @@ impl Config {
                 || config.thynvm_bytes() + 64 * 4096 <= config.plan.controller.dram_bytes);
         match fits {
             true => Ok(config),
-            false => refused(),
+            false => Err(refused),
         }
     }
 

@@ -257,12 +257,12 @@ impl Config {
         }
         match by.is_power_of_two() && study.functions >= self.sizes.group {
             true => Ok(config),
-            false => Err(ConfigError {
-                file: self.name.clone(),
-                what: format!(
-                    "the study cannot be {by} times smaller: a power of two that leaves a group of functions"
-                ),
-            }),
+            false => Err(ConfigError::too_small(
+                &self.name,
+                "study",
+                by,
+                "a group of functions",
+            )),
         }
     }
 }

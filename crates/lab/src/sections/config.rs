@@ -258,12 +258,12 @@ impl Config {
         }
         match by.is_power_of_two() && study.tuples >= 1024 && study.sections >= 100 {
             true => Ok(config),
-            false => Err(ConfigError {
-                file: self.name.clone(),
-                what: format!(
-                    "the study cannot be {by} times smaller: a power of two that leaves 1024 tuples and 100 sections"
-                ),
-            }),
+            false => Err(ConfigError::too_small(
+                &self.name,
+                "study",
+                by,
+                "1024 tuples and 100 sections",
+            )),
         }
     }
 }
