@@ -48,9 +48,11 @@ pub fn run(
 ) -> Result<Summary, String> {
     let told = |error: Error| error.to_string();
     let pace = pace.on(durability);
-    Machine::this()
-        .and_then(|machine| machine.with_floor(choices.cpu_floor))
-        .map_err(told)?;
+    if choices.cpu_floor.is_some() {
+        // Before a state is made.
+        let here = Machine::this().and_then(|machine| machine.with_floor(choices.cpu_floor));
+        here.map_err(told)?;
+    }
     let (directory, store) = StateDir::create(state, durability, choices).map_err(told)?;
     launch::contained(directory.place(0), move || {
         begin(command, &directory, store, pace)

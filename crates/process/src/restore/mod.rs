@@ -264,10 +264,11 @@ fn fill_process(
 
 /// Gives every thread of a process its registers.
 fn begin(process: &Process, context: &Context, with: &With<'_>, calls: &mut Calls) -> Result<()> {
+    let length = registers::extended_length(process.pid())?;
     for thread in &context.threads {
         let unfinished = &with.tree.unfinished;
         let call = unfinished.iter().find(|call| call.tid == thread.tid);
-        registers::begin_where_it_was(process, thread, call, calls)?;
+        registers::begin_where_it_was(process, thread, length, call, calls)?;
     }
     Ok(())
 }

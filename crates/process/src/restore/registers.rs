@@ -8,8 +8,8 @@ use twinpage_os::remote::Process;
 use twinpage_os::trace::{self, Registers, Tid};
 use twinpage_os::xsave::{self, Unfit};
 
-/// How many bytes of extended registers a stopped thread has here.
-fn extended_length(tid: Tid) -> Result<usize> {
+/// How many bytes of extended registers the threads of a stopped process have here.
+pub(super) fn extended_length(tid: Tid) -> Result<usize> {
     trace::extended_state(tid, &mut vec![0; MOST_EXTENDED])
         .map_err(|source| Error::target(format!("cannot look at the registers of thread {tid}"), source))
 }
@@ -71,6 +71,7 @@ fn shorten_frames_above(
 pub(super) fn begin_where_it_was(
     process: &Process,
     thread: &ThreadRegisters,
+    length: usize,
     call: Option<&Unfinished>,
     calls: &mut Calls,
 ) -> Result<()> {
@@ -83,7 +84,6 @@ pub(super) fn begin_where_it_was(
     let mut registers = thread.registers;
     calls.resume(thread.tid, &mut registers, call, process)?;
     leave_critical_section(process, thread, &mut registers).map_err(set)?;
-    let length = extended_length(thread.tid)?;
     let extended = xsave::fit(&thread.extended, length).map_err(|Unfit| lacking(thread.tid))?;
     trace::set_extended_state(thread.tid, &extended).map_err(set)?;
     trace::set_registers(thread.tid, &registers).map_err(set)?;
