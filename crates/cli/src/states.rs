@@ -39,7 +39,7 @@ enum Status {
     /// Killed before its first checkpoint.
     Empty,
     Damaged,
-    /// It cannot be looked at: it is of another build, or was cut short on its way to an older checkpoint.
+    /// It cannot be read: another build made it, or `resume --at` was interrupted.
     Unknown,
 }
 
@@ -366,7 +366,7 @@ pub(crate) fn remove_if_over(path: &Path) {
 
 /// Between two looks whether a run has been suspended.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Whoever has a state for longer, and was not asked for a suspension, is named.
+/// A process that has the state for longer, and was not asked for a suspension, is named.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// Whether another process is a twinpage, by its name.
@@ -375,7 +375,7 @@ fn is_twinpage(holder: &Holder) -> bool {
     holder.name.as_deref() == Some(own.trim_end())
 }
 
-/// Returns when nobody has the state any more. Whoever runs its program is asked to suspend it: whether one was.
+/// Returns when no process has the state any more. The one that runs its program is asked to suspend it: whether one was.
 fn suspend(state: &Path) -> Result<bool, String> {
     let (mut asked, mut has_it, mut since, mut is_told) = (None, None, Instant::now(), false);
     loop {

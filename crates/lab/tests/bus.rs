@@ -135,7 +135,7 @@ fn streams_read_nothing() {
     assert!(counts.writes.abs_diff(9000) < 100, "{counts:?}");
 }
 
-/// So many cores write one line past the caches, and wait until it is durable.
+/// A number of cores write one line past the caches, and wait until it is durable.
 struct Appenders(usize);
 
 impl Workload for Appenders {

@@ -28,7 +28,7 @@ pub const CAN_BE_OFF: &str = "cpuid_fault";
 pub const ROOM_FOR_REGISTERS: u32 = 2816;
 
 /// A microarchitecture level of the x86-64 psABI.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     /// SSE4.2.
     V2,

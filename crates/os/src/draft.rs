@@ -106,7 +106,7 @@ fn remove_stale(path: &Path) {
         })
     };
     for file in files.flatten().filter(|file| is_draft(&file.file_name())) {
-        // Whoever just made it, and would lock it, notices.
+        // A process that just made it, and is about to lock it, notices.
         if let Ok(_lock) = Lock::take(file.path()) {
             // One that cannot be removed does no harm.
             let _ = std::fs::remove_file(file.path());

@@ -104,7 +104,7 @@ fn a_benchmark_whose_program_cannot_run() {
     assert!(said.contains("twinpage run ended"), "{said}");
 }
 
-// ---- output that nobody takes ----
+// ---- output without a reader ----
 
 #[test]
 fn a_reader_that_leaves_ends_what_is_explained() {

@@ -18,7 +18,7 @@
 //! - `replies`: what clients of a server saw is never lost;
 //! - `sockets`: servers listen again after a kill, and find their connections reset;
 //! - `network`: a network of the program's own keeps its connections and ports;
-//! - `floor`: a program sees no more of the processor than it was promised;
+//! - `floor`: a program sees no processor feature above its floor;
 //! - `screens`: the default state directory, messages on a terminal, screens drawn again;
 //! - `contract`: exit codes, signals, help and JSON, as the README promises them.
 //!

@@ -187,7 +187,7 @@ impl Memory {
             let _ = part.timed.push(name, Kind::Write, Class::Demand, byte, 1, at);
             let writes = self.lines.get_mut(&line).expect("a line that is written");
             writes.is_taken = true;
-            // Those that merged with a line in the queue were durable there; whoever asked hears it once.
+            // Writes that merged with a line in the queue were durable there, and their cores hear it once.
             if part.durable == DurableIn::Queue {
                 for &number in &writes.now {
                     self.events.add(at + self.path_fs, What::Durable(number));

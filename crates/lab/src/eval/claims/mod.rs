@@ -259,7 +259,7 @@ impl<'a> Court<'a> {
         self.of_all(workloads.len(), (verdict, told.join(", ")))
     }
 
-    /// A finding over workloads, of which so many were run.
+    /// A finding over the workloads of which `ran` were run.
     fn of_all(&self, ran: usize, (verdict, numbers): Finding) -> Finding {
         match self.names.len() {
             all if all == ran => (verdict, numbers),
