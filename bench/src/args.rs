@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::time::Duration;
-use twinpage_cli::report::interval;
+use twinpage_commands::report::interval;
 use twinpage_core::SchemeKind;
 
 /// The library beside what it is compared to, in one run.

@@ -122,5 +122,5 @@ fn flush(file: &File, chunk: &[u8]) -> std::io::Result<f64> {
         file.sync_data()?;
         times.push(begun.elapsed().as_secs_f64() * 1e6);
     }
-    Ok(twinpage_cli::report::median(&mut times))
+    Ok(twinpage_commands::report::median(&mut times))
 }

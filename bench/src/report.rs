@@ -7,7 +7,7 @@ use crate::team::Task;
 use crate::worker::{Slice, Waits};
 use indicatif::ProgressBar;
 use serde::Serialize;
-use twinpage_cli::report::{machine, median, table};
+use twinpage_commands::report::{machine, median, table};
 
 /// All that was measured.
 #[derive(Default)]

@@ -13,7 +13,7 @@ use std::time::Instant;
 use twinpage::collections::Vec as List;
 use twinpage::objects::operations;
 use twinpage::{Persist, Region, Root, Update};
-use twinpage_cli::report::median;
+use twinpage_commands::report::median;
 use twinpage_core::operation_log::{Appender, Call, Group, Log, Taker};
 use twinpage_core::{Poison, SchemeKind};
 use twinpage_os::{AnyMedium, Durability};

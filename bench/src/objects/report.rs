@@ -8,7 +8,7 @@ use crate::report::Spread;
 use crate::versions::Ratio;
 use serde::Serialize;
 use std::path::PathBuf;
-use twinpage_cli::report::{machine, table};
+use twinpage_commands::report::{machine, table};
 
 /// What is run in turns.
 pub(super) struct Setting {

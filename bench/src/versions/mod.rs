@@ -19,7 +19,7 @@ use crate::subject::{answer, own};
 use clap::ValueEnum;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use twinpage_cli::report::machine;
+use twinpage_commands::report::machine;
 
 pub(crate) use arrays::{Task, array};
 pub(crate) use ratios::Ratio;

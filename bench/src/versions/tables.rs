@@ -2,7 +2,7 @@
 
 use super::Report;
 use crate::args::VersionsArguments;
-use twinpage_cli::report::table;
+use twinpage_commands::report::table;
 
 /// The report, for a person.
 pub(crate) fn show(report: &Report, arguments: &VersionsArguments) {

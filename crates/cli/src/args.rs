@@ -3,14 +3,13 @@
 use crate::bench::programs::Mode;
 use crate::bench::trees::Measure;
 use crate::lab::Lab;
+use crate::values::{self, at, control_key, every, instant, keep, level, rate, share, signal};
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
-use twinpage_cli::report::{
-    self, at, control_key, every, instant, interval, keep, level, rate, share, signal, within,
-};
+use twinpage_commands::report::{interval, within};
 use twinpage_os::Durability;
 use twinpage_os::cpuid::Level;
 use twinpage_process::older::{At, Keep};
@@ -233,7 +232,7 @@ pub(crate) struct Resume {
 pub(crate) struct Attach {
     /// The key that leaves, as ^X; or none
     #[arg(long, value_name = "KEY", default_value = "^\\", value_parser = control_key)]
-    pub(crate) key: report::Key,
+    pub(crate) key: values::Key,
     /// The directory that twinpage run keeps the checkpoints in
     #[arg(value_name = "STATE")]
     pub(crate) state: PathBuf,
@@ -322,7 +321,7 @@ pub(crate) struct Backup {
 pub(crate) struct PaceArguments {
     /// Time from one checkpoint to the next, such as 16ms, 1s, 500us; or auto: as often as the limits allow
     #[arg(long, value_name = "TIME", default_value = "auto", value_parser = every, allow_hyphen_values = true)]
-    pub(crate) every: report::Every,
+    pub(crate) every: values::Every,
     /// With --every auto: the most that checkpoints may take of the program's time
     #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = share)]
     pub(crate) slowdown: f64,
@@ -375,8 +374,8 @@ impl PaceArguments {
         };
         Pace {
             every: match self.every {
-                report::Every::Auto => Every::Auto(limits),
-                report::Every::Fixed(every) => Every::Fixed(every),
+                values::Every::Auto => Every::Auto(limits),
+                values::Every::Fixed(every) => Every::Fixed(every),
             },
             on_full,
             on_uncapturable,

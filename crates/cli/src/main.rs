@@ -1,7 +1,7 @@
 //! The `twinpage` command.
 
 #[macro_use]
-extern crate twinpage_cli;
+extern crate twinpage_commands;
 
 mod args;
 mod array;
@@ -15,12 +15,13 @@ mod program;
 mod prove;
 mod region;
 mod states;
+mod values;
 
 use args::{Arguments, Command};
 use clap::Parser;
 use std::process::ExitCode;
-use twinpage_cli::{FAILED, lab, show};
-use twinpage_process::notes;
+use twinpage_commands::{FAILED, lab, show};
+use twinpage_os::messages;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
         Command::Lab(lab) => lab::lab(lab),
     };
     done.unwrap_or_else(|why| {
-        notes::tell(&why);
+        messages::tell(&why);
         ExitCode::from(FAILED)
     })
 }

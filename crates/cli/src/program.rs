@@ -7,13 +7,13 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use twinpage_os::{namespaces, signals, user_signals};
+use twinpage_os::{messages, namespaces, signals, user_signals};
 use twinpage_process::attach::{self, Begun, Left, Side};
 use twinpage_process::context::Ending;
 use twinpage_process::launch::Command;
+use twinpage_process::run;
 use twinpage_process::session::Summary;
 use twinpage_process::state::{Choices, make_directory};
-use twinpage_process::{notes, run};
 
 pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
     if arguments.explain {
@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
         None => (default_state(&command.words[0])?, true),
     };
     if chosen {
-        notes::tell(&format!(
+        messages::tell(&format!(
             "if it is killed, go on with: twinpage resume {}",
             state.display()
         ));
@@ -77,7 +77,7 @@ fn detach(state: &Path) -> Result<Option<ExitCode>, String> {
     match side {
         Side::Program => Ok(None),
         Side::Caller(Begun::Runs) => {
-            notes::tell(&format!(
+            messages::tell(&format!(
                 "it runs in the background; see it with: twinpage attach {}",
                 state.display()
             ));
@@ -100,7 +100,7 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, String> {
     let left = attach::attach(&arguments.state, arguments.key.0).map_err(|error| error.to_string())?;
     match left {
         Left::ByKey => {
-            notes::tell(&format!("it goes on; come back with: twinpage attach {state}"));
+            messages::tell(&format!("it goes on; come back with: twinpage attach {state}"));
             Ok(ExitCode::SUCCESS)
         }
         Left::Ended(code) => Ok(ExitCode::from(code)),
@@ -141,7 +141,7 @@ fn redirect_messages(pace: &PaceArguments) -> Result<(), String> {
         return Ok(());
     };
     let file = OpenOptions::new().append(true).create(true).open(path);
-    notes::redirect(file.map_err(|error| format!("cannot write to {}: {error}", path.display()))?);
+    messages::redirect(file.map_err(|error| format!("cannot write to {}: {error}", path.display()))?);
     Ok(())
 }
 
@@ -158,7 +158,7 @@ fn finish(summary: &Summary, pace: &PaceArguments, state: &Path) -> Result<ExitC
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
     if let Some(signal) = summary.suspended {
-        notes::tell(&format!(
+        messages::tell(&format!(
             "suspended; go on with: twinpage resume {}",
             state.display()
         ));

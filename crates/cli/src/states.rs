@@ -12,11 +12,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
-use twinpage_cli::FAILED;
-use twinpage_cli::report::table;
+use twinpage_commands::FAILED;
+use twinpage_commands::report::table;
+use twinpage_os::messages;
 use twinpage_os::{Holder, Lock, LockError, user_signals};
 use twinpage_process::inspect::{self, Inspection};
-use twinpage_process::notes;
 use twinpage_process::older::{self, About};
 use twinpage_process::rested::Rested;
 use twinpage_process::state;
@@ -287,7 +287,7 @@ pub(crate) fn clean(arguments: &Clean) -> Result<ExitCode, String> {
             && let Err(why) = remove(&state.path)
         {
             if !arguments.json {
-                notes::tell(&why);
+                messages::tell(&why);
             }
             failed.push(json!({ "state": state.path, "why": why }));
             continue;
@@ -328,7 +328,7 @@ pub(crate) fn fork(arguments: &Fork) -> Result<ExitCode, String> {
     if *json {
         println!("{:#}", json!({ "state": state, "new": new, "epoch": epoch }));
     } else {
-        notes::tell(&format!(
+        messages::tell(&format!(
             "{} has epoch {epoch} of {}; go on with: twinpage resume {}",
             new.display(),
             state.display(),
@@ -407,7 +407,7 @@ fn suspend(state: &Path) -> Result<bool, String> {
             return Err(format!("{} {why}", state.display()));
         } else if since.elapsed() >= SILENCE && !is_told {
             // What is left of a killed one, a reader, or a twinpage that begins or does something else with it.
-            notes::tell(&format!("{} is in use by {holder}: waiting", state.display()));
+            messages::tell(&format!("{} is in use by {holder}: waiting", state.display()));
             is_told = true;
         }
         std::thread::sleep(PAUSE);
@@ -430,7 +430,7 @@ pub(crate) fn stop(arguments: &Stop) -> Result<ExitCode, String> {
         document["stopped"] = json!(asked);
         println!("{document:#}");
     } else {
-        notes::tell(&match found.status {
+        messages::tell(&match found.status {
             Status::Resumable if before => {
                 format!("stopped; go on with: twinpage resume {}", state.display())
             }

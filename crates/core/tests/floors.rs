@@ -27,6 +27,7 @@ const CRATES: &[(&str, &[&str])] = &[
         "lab",
         &["twinpage-core", "twinpage-baselines", "twinpage-classify"],
     ),
+    ("commands", &["twinpage-os", "twinpage-lab"]),
 ];
 
 /// Crates whose modules import one another without a cycle, and how many modules each has at least.

@@ -34,6 +34,7 @@ pub mod lock;
 pub mod mapped;
 mod mapping;
 pub mod memory;
+pub mod messages;
 pub mod missing;
 #[cfg(any(test, feature = "faults"))]
 pub mod modelled;

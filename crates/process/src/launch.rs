@@ -12,7 +12,6 @@
 //!   below the program's.
 
 use crate::error::{Error, Result};
-use crate::notes;
 use crate::shim::{self, Shim};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, access};
@@ -26,6 +25,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
+use twinpage_os::messages;
 use twinpage_os::namespaces::{self, Place};
 use twinpage_os::seccomp::Filter;
 use twinpage_os::spawn::{self, CStrings};
@@ -192,7 +192,7 @@ pub fn resolve(words: &[OsString]) -> Result<Vec<OsString>> {
 
 fn instead(shim: &Shim, name: &OsStr) -> Result<OsString> {
     let target = shim.target()?;
-    notes::tell(&format!(
+    messages::tell(&format!(
         "{} is a script of {}: running {} itself",
         name.to_string_lossy(),
         shim.manager(),

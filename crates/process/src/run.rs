@@ -11,7 +11,7 @@ use crate::launch::{self, Command, PROGRAM_PID};
 use crate::layout::Layout;
 use crate::machine::Machine;
 use crate::memory::Memory;
-use crate::notes::{self, Notes};
+use crate::notes::Notes;
 use crate::older::{self, At};
 use crate::pages::Pages;
 use crate::program::{self, Carried, Program, Surroundings};
@@ -30,6 +30,7 @@ use std::time::SystemTime;
 use twinpage_core::{Epoch, Recovered, Scheme};
 use twinpage_os::Durability;
 use twinpage_os::cpuid::Level;
+use twinpage_os::messages;
 use twinpage_os::remote::Process;
 use twinpage_os::seccomp::Filter;
 use twinpage_os::spawn;
@@ -67,7 +68,7 @@ pub fn resume(state: &Path, at: Option<At>, pace: Pace) -> Result<Summary, Strin
     let started = SystemTime::now(); // the monotonic clock is another inside
     if let Some(at) = at {
         let (about, left) = older::go_back(state, at).map_err(|error| error.to_string())?;
-        notes::tell(&format!(
+        messages::tell(&format!(
             "went back to {} (epoch {}); where it was is kept as {left}",
             about.number, about.epoch
         ));
@@ -233,7 +234,7 @@ fn go_on(
     let streams = Stdio::resume(stdio::RealStreams::current()?, stream_options(directory), &held)?;
     if let Some(ending) = context.fixed.ended {
         streams.finish()?; // what it printed last may still be held
-        notes::tell("the program has finished; there is nothing to resume");
+        messages::tell("the program has finished; there is nothing to resume");
         return Ok(Summary {
             ended: Some(ending),
             ..Summary::default()
@@ -321,7 +322,7 @@ fn floor_here(floor: Option<Level>) -> Result<Option<Level>> {
     if Machine::this()?.can_hide() {
         return Ok(floor);
     }
-    notes::tell(&format!(
+    messages::tell(&format!(
         "this processor cannot hide its features (cpuid faulting): from now on the program sees all of them, not {level} alone, and its next checkpoints resume where there are as many"
     ));
     Ok(None)

@@ -20,5 +20,5 @@ fn main() -> ExitCode {
         "Records appended to a ring, and its head moved",
         journal::make,
     );
-    twinpage_cli::lab::main()
+    twinpage_commands::lab::main()
 }

@@ -3,7 +3,7 @@
 use crate::args::LabArguments;
 use serde::Serialize;
 use std::process::ExitCode;
-use twinpage_cli::report::{machine, median, table};
+use twinpage_commands::report::{machine, median, table};
 use twinpage_lab::speed::{self, Load, RAMULATOR_KILO, Ran};
 
 /// Workloads that miss the DRAM cache seldom, sometimes, and often.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
-use twinpage_cli::report::{machine, median, table};
+use twinpage_commands::report::{machine, median, table};
 use twinpage_process::statistics::{self, Statistics};
 
 /// One measured setting; times are medians over the repeats.

@@ -14,8 +14,8 @@ use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
-use twinpage_cli::report::{machine, median, table};
-use twinpage_process::notes;
+use twinpage_commands::report::{machine, median, table};
+use twinpage_os::messages;
 use twinpage_process::statistics::Percentiles;
 
 const LIST: &str = include_str!("../../programs/programs.toml");
@@ -144,7 +144,7 @@ pub(crate) fn bench(arguments: &ProgramsArguments) -> Result<ExitCode, String> {
     for program in &programs {
         let place = Workspace::of(program, scratch.path())?;
         if !place.shell(&program.needs)?.status.success() {
-            notes::tell(&format!(
+            messages::tell(&format!(
                 "{} is not installed and left out: {}",
                 program.name, program.install
             ));
@@ -259,7 +259,7 @@ impl<'a> Workspace<'a> {
         let mut under: Vec<(Vec<f64>, Vec<Cost>, bool)> = Vec::new();
         under.resize_with(arguments.mode.len(), || (Vec::new(), Vec::new(), true));
         let runs = u64::from(arguments.repeat) * (arguments.mode.len() as u64 + 1);
-        let progress = twinpage_cli::lab::bar(runs, "runs");
+        let progress = twinpage_commands::lab::bar(runs, "runs");
         for _ in 0..arguments.repeat {
             progress.set_message(format!("{} alone", self.program.name));
             let (took, undisturbed) = self.run(None)?;

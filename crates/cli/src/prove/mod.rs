@@ -30,7 +30,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
-use twinpage_process::{launch, notes};
+use twinpage_os::messages;
+use twinpage_process::launch;
 
 /// The exit code when a run with kills came to another end.
 const DIFFERENT: u8 = 1;
@@ -41,12 +42,12 @@ pub(crate) fn prove(arguments: &Prove) -> Result<ExitCode, String> {
     launch::Command::find(&words).map_err(said)?;
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
     let mut scratch = Scratch::new(arguments.scratch.as_deref(), words)?;
-    notes::tell(&format!(
+    messages::tell(&format!(
         "seed {seed}; --seed {seed} draws the same instants again"
     ));
     let report = measure(arguments, seed, &scratch)?;
     if arguments.keep {
-        notes::tell(&format!("what the runs left is in {}", scratch.keep().display()));
+        messages::tell(&format!("what the runs left is in {}", scratch.keep().display()));
     }
     if arguments.json {
         println!("{:#}", report.to_json());

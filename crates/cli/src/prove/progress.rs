@@ -3,7 +3,7 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
-use twinpage_process::notes;
+use twinpage_os::messages;
 
 /// How often the bar is drawn while nothing happens, so that its clock goes on.
 const TICK: Duration = Duration::from_millis(200);
@@ -35,7 +35,7 @@ impl Progress {
 
     /// A line that stays.
     pub(super) fn say(&self, what: &str) {
-        self.bar.suspend(|| notes::tell(what));
+        self.bar.suspend(|| messages::tell(what));
         self.said_at.set(Instant::now());
     }
 

@@ -24,7 +24,6 @@ mod watches;
 mod within;
 
 use crate::error::{Error, Result};
-use crate::notes;
 use crate::program::{Program, Thread, Until};
 use crate::syscalls::{self, Policy, Watch};
 use crate::timers::Dues;
@@ -33,6 +32,7 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use twinpage_os::messages;
 use twinpage_os::notice;
 use twinpage_os::remote::Process;
 use twinpage_os::seccomp;
@@ -164,7 +164,7 @@ impl Program {
             Why::Probe => {}
             Why::Listed(why) => self.notes.went_without(name, &why),
             Why::Told(why) => {
-                notes::hold_back(self.streams.takes_whole_terminal());
+                messages::hold_back(self.streams.takes_whole_terminal());
                 self.notes.refused(name, &why);
             }
         }

@@ -11,13 +11,13 @@ use crate::descriptors::{Descriptor, Held, LockKind, OWN_TERMINAL};
 use crate::error::{Error, Result};
 use crate::kernel::{SIGNALS, Settings};
 use crate::limits;
-use crate::notes;
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 use twinpage_os::inject::{self, Call, ROOM};
+use twinpage_os::messages;
 use twinpage_os::remote::Process;
 use twinpage_os::seccomp::Filter;
 use twinpage_os::trace::Tid;
@@ -204,7 +204,7 @@ fn set_settings(pid: Tid, settings: &Settings) {
     for (name, value) in wanted {
         let Some(value) = value else { continue };
         if let Err(error) = set_patiently(&format!("/proc/{pid}/{name}"), &value) {
-            notes::tell(&format!(
+            messages::tell(&format!(
                 "the program had set its {name} to {value}, which is not allowed now ({error}): it keeps what it inherits"
             ));
         }

@@ -11,7 +11,6 @@ use crate::context::Ending;
 use crate::error::{Error, Result};
 use crate::files::EpochFiles;
 use crate::launch;
-use crate::notes;
 use crate::older::{self, Keep};
 use crate::outbox::Outbox;
 use crate::pace::{Controller, Cost, Every};
@@ -25,6 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use twinpage_core::engine::{Engine, EngineError, Report, Witness};
 use twinpage_core::{Capture, Epoch};
+use twinpage_os::messages;
 use twinpage_os::ticker::{ALARM, Ticker};
 use twinpage_os::user_signals;
 use twinpage_os::{Durability, trace};
@@ -169,7 +169,7 @@ pub fn run(
     let finished = engine.finish();
     if ended.is_err() {
         Stdio::restore_terminal();
-        notes::hold_back(false);
+        messages::hold_back(false);
     }
     let suspended = ended?;
     ledger.add(&mut program.stops, finished.last?.as_ref());
@@ -177,14 +177,14 @@ pub fn run(
         let patience = suspended.map_or(PEER_PATIENCE, |_| PATIENCE);
         let left = replies.finish(patience);
         if left > 0 {
-            notes::tell(&format!(
+            messages::tell(&format!(
                 "{left} bytes were not sent: their receivers took nothing for {}s",
                 patience.as_secs()
             ));
         }
     }
     let finishing = streams.finish_within(suspended.map(|_| PATIENCE));
-    notes::hold_back(false);
+    messages::hold_back(false);
     if program.ending().is_some_and(|ending| ending != Ending::Exit(0)) {
         program.notes.failed();
     }
@@ -470,7 +470,7 @@ impl<'a> Drive<'a> {
                 Ok(started) => {
                     self.end_waiting();
                     if self.program.streams.hold_everything(false) {
-                        notes::tell("checkpoints are made again");
+                        messages::tell("checkpoints are made again");
                     }
                     self.learn(started.last.as_ref());
                     self.last = began;

@@ -8,9 +8,9 @@
 
 use super::Drive;
 use crate::error::Result;
-use crate::notes;
 use crate::pace::Every;
 use std::time::{Duration, Instant};
+use twinpage_os::messages;
 use twinpage_os::user_signals;
 
 /// A checkpoint is to be made, and the program has descendants.
@@ -109,7 +109,7 @@ impl Drive<'_> {
         self.ledger.waited(waiting.since.elapsed());
         self.program.streams.hold_everything(false);
         if std::mem::take(&mut self.told_that_it_waits) {
-            notes::tell("checkpoints are made again");
+            messages::tell("checkpoints are made again");
         }
     }
 

@@ -15,9 +15,9 @@ use serde::Serialize;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use twinpage_cli::report::{machine, table};
+use twinpage_commands::report::{machine, table};
+use twinpage_os::messages;
 use twinpage_process::launch::find;
-use twinpage_process::notes;
 
 /// What is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -163,7 +163,7 @@ pub(crate) fn bench(arguments: &TreesArguments) -> Result<ExitCode, String> {
             .find(|(program, _)| find(OsStr::new(program)).is_err());
         if let Some((program, packages)) = missing {
             let name = measure.name();
-            notes::tell(&format!(
+            messages::tell(&format!(
                 "{name} is left out: {program} is not installed; apt install {packages}"
             ));
             left_out.push(name);
@@ -181,7 +181,7 @@ fn in_turns(measure: Measure, arguments: &TreesArguments) -> Result<Vec<Row>, St
     let mut base = Vec::new();
     let mut under: Vec<Vec<Run>> = ways.iter().map(|_| Vec::new()).collect();
     let runs = u64::from(arguments.repeat) * (ways.len() as u64 + 1);
-    let progress = twinpage_cli::lab::bar(runs, "runs");
+    let progress = twinpage_commands::lab::bar(runs, "runs");
     for _ in 0..arguments.repeat {
         progress.set_message(format!("{} without", measure.name()));
         base.extend(measure.base(&Room::new(arguments.seconds)?)?.map(|run| run.value));

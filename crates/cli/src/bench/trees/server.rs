@@ -5,7 +5,7 @@ use super::{Room, Run, Way};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Stdio};
 use std::time::Duration;
-use twinpage_cli::report::median;
+use twinpage_commands::report::median;
 
 /// Clients, half of them in each of two threads; and requests of each on their way.
 const CLIENTS: u64 = 50;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use twinpage_lab::eval::{Claim, Document, Evaluation, Paper, Request, do_only, evaluate};
 use twinpage_lab::schemes::SchemeName;
-use twinpage_process::notes;
+use twinpage_os::messages;
 
 pub(super) const EXAMPLES: &str = "Example:
   twinpage lab eval dpc --quick
@@ -159,11 +159,11 @@ pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
     let evaluation = evaluate(&request, &tell)?;
     shown.finish_and_clear();
     for left_out in &evaluation.left_out {
-        notes::tell(&format!("left out: {left_out}"));
+        messages::tell(&format!("left out: {left_out}"));
     }
     if !evaluation.short.is_empty() {
         let short = evaluation.short.join("; ");
-        notes::tell(&format!("too short to say much: {short}"));
+        messages::tell(&format!("too short to say much: {short}"));
     }
     if let Some(folder) = &arguments.out {
         write(&evaluation, folder)?;

@@ -9,7 +9,7 @@ use std::io::BufWriter;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use twinpage_lab::trace::{self, Recorded, Window};
-use twinpage_process::notes;
+use twinpage_os::messages;
 
 pub(super) const EXAMPLES: &str = "Example:
   twinpage lab record --out bzip2.trace --limit 100000000 -- bzip2 -k -c /usr/share/dict/words
@@ -83,7 +83,7 @@ fn tell(arguments: &Record, recorded: &Recorded) -> Result<ExitCode, String> {
         .map_err(|why| format!("{out}: {why}"))?
         .len();
     if let Some(status) = recorded.status.filter(|status| !status.success()) {
-        notes::tell(&format!(
+        messages::tell(&format!(
             "the program failed ({status}); what it did until then is in {out}"
         ));
     }
@@ -102,7 +102,7 @@ fn tell(arguments: &Record, recorded: &Recorded) -> Result<ExitCode, String> {
             records,
             ..
         } = recorded;
-        notes::tell(&format!(
+        messages::tell(&format!(
             "{out}: {instructions} instructions, {records} accesses, {bytes} bytes"
         ));
     }

@@ -1,53 +1,16 @@
-//! What every benchmark says alike: the machine, times on the command line, tables, medians.
+//! Values of options, as they are typed.
 
-use comfy_table::Table;
 use rustix::process::Signal;
 use std::time::{Duration, SystemTime};
+use twinpage_commands::report::interval;
 use twinpage_os::cpuid::Level;
 use twinpage_process::older::{At, Keep};
-
-/// The machine a benchmark ran on, as in its JSON.
-#[must_use]
-pub fn machine() -> serde_json::Value {
-    let line = |path: &str| {
-        std::fs::read_to_string(path)
-            .unwrap_or_default()
-            .trim()
-            .to_owned()
-    };
-    let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = processors
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .unwrap_or("");
-    serde_json::json!({
-        "kernel": line("/proc/sys/kernel/osrelease"),
-        "processor": model.trim_start_matches([' ', '\t', ':']),
-        "processors": std::thread::available_parallelism().map_or(1, usize::from),
-    })
-}
-
-/// An empty table that reads well in a terminal and in Markdown.
-#[must_use]
-pub fn table<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
-    table.set_header(header);
-    table
-}
-
-/// The number in the middle, of at least one.
-#[must_use]
-pub fn median(numbers: &mut [f64]) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers[numbers.len() / 2]
-}
 
 /// How many older checkpoints to keep, and how often: `3`, `3@1min`.
 ///
 /// # Errors
 /// Says what was expected.
-pub fn keep(text: &str) -> Result<Keep, String> {
+pub(crate) fn keep(text: &str) -> Result<Keep, String> {
     let (most, every) = text.split_once('@').unwrap_or((text, "10min"));
     let most = most.parse().ok().filter(|most| (1..=1000).contains(most));
     Ok(Keep {
@@ -60,7 +23,7 @@ pub fn keep(text: &str) -> Result<Keep, String> {
 ///
 /// # Errors
 /// Says what was expected.
-pub fn at(text: &str) -> Result<At, String> {
+pub(crate) fn at(text: &str) -> Result<At, String> {
     if let Ok(number) = text.parse() {
         return Ok(At::Number(number));
     }
@@ -77,42 +40,16 @@ pub fn at(text: &str) -> Result<At, String> {
 ///
 /// # Errors
 /// Says what is expected.
-pub fn instant(text: &str) -> Result<SystemTime, String> {
+pub(crate) fn instant(text: &str) -> Result<SystemTime, String> {
     let ago = |age| SystemTime::now().checked_sub(age);
     let instant = humantime::parse_rfc3339_weak(text).ok();
     let instant = instant.or_else(|| ago(humantime::parse_duration(text).ok()?));
     instant.ok_or_else(|| "expected a time of UTC, or an age: 2026-11-23T18:00:00Z, 10min, 2h".into())
 }
 
-/// A time with its unit, from a tenth of a millisecond to an hour.
-///
-/// # Errors
-/// Says what is expected.
-pub fn interval(text: &str) -> Result<Duration, String> {
-    let digits = text
-        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit_ns = match unit {
-        "us" | "µs" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "min" => 60e9,
-        _ => return Err("expected a number and a unit: 500us, 16ms, 1s".into()),
-    };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| "expected a number and a unit: 500us, 16ms, 1s".to_owned())?;
-    let ns = number * unit_ns;
-    if !(1e5..=3600e9).contains(&ns) {
-        return Err("expected a time from 100us to 60min".into());
-    }
-    Ok(Duration::from_nanos(ns as u64))
-}
-
 /// When checkpoints come, as said on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Every {
+pub(crate) enum Every {
     /// As the limits allow.
     Auto,
     /// This long after the one before.
@@ -123,7 +60,7 @@ pub enum Every {
 ///
 /// # Errors
 /// Says what is expected.
-pub fn every(text: &str) -> Result<Every, String> {
+pub(crate) fn every(text: &str) -> Result<Every, String> {
     if text == "auto" {
         return Ok(Every::Auto);
     }
@@ -136,7 +73,7 @@ pub fn every(text: &str) -> Result<Every, String> {
 ///
 /// # Errors
 /// Says what is expected.
-pub fn share(text: &str) -> Result<f64, String> {
+pub(crate) fn share(text: &str) -> Result<f64, String> {
     let percent = text
         .strip_suffix('%')
         .and_then(|number| number.parse::<f64>().ok());
@@ -150,23 +87,15 @@ pub fn share(text: &str) -> Result<f64, String> {
 ///
 /// # Errors
 /// Says what is expected.
-pub fn level(text: &str) -> Result<Level, String> {
+pub(crate) fn level(text: &str) -> Result<Level, String> {
     Level::named(text).ok_or_else(|| format!("expected one of {}", Level::ALL.map(Level::name).join(", ")))
-}
-
-/// Reads a number that lies in a range.
-pub fn within(least: f64, most: f64) -> impl Fn(&str) -> Result<f64, String> + Clone {
-    move |text| {
-        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-        number.ok_or_else(|| format!("expected a number from {least} to {most}"))
-    }
 }
 
 /// A signal by which a program may be told something, by name.
 ///
 /// # Errors
 /// Says what is expected.
-pub fn signal(text: &str) -> Result<i32, String> {
+pub(crate) fn signal(text: &str) -> Result<i32, String> {
     const SIGNALS: [(&str, i32); 6] = [
         ("USR1", Signal::USR1.as_raw()),
         ("USR2", Signal::USR2.as_raw()),
@@ -183,13 +112,13 @@ pub fn signal(text: &str) -> Result<i32, String> {
 
 /// A key of a terminal, if any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Key(pub Option<u8>);
+pub(crate) struct Key(pub Option<u8>);
 
 /// A key held with Control, as `^X`; or `none`.
 ///
 /// # Errors
 /// Says what is expected.
-pub fn control_key(text: &str) -> Result<Key, String> {
+pub(crate) fn control_key(text: &str) -> Result<Key, String> {
     match text.as_bytes() {
         b"none" => Ok(Key(None)),
         [b'^', letter]
@@ -208,7 +137,7 @@ pub fn control_key(text: &str) -> Result<Key, String> {
 ///
 /// # Errors
 /// Says what is expected.
-pub fn rate(text: &str) -> Result<f64, String> {
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let units = [("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9)];
     let rate = units.iter().find_map(|(unit, bytes)| {
         let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
@@ -260,15 +189,6 @@ mod tests {
         }
         for wrong in ["", "4", "4MB", "MB/s", "-4MB/s", "0MB/s", "infMB/s", "NaNkB/s"] {
             assert!(rate(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn times_have_units() {
-        assert_eq!(interval("16ms"), Ok(Duration::from_millis(16)));
-        assert_eq!(interval("0.5s"), Ok(Duration::from_millis(500)));
-        for wrong in ["0", "0ms", "16", "ms", "-1ms", "2h", "1us", "99999s"] {
-            assert!(interval(wrong).is_err(), "{wrong}");
         }
     }
 }

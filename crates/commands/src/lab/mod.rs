@@ -14,7 +14,7 @@ mod workloads;
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::process::ExitCode;
-use twinpage_process::notes;
+use twinpage_os::messages;
 
 /// The papers' memory controllers in simulated time: traces, workloads, experiments.
 #[derive(Args, Debug)]
@@ -66,7 +66,7 @@ pub fn main() -> ExitCode {
     }
     twinpage_os::signals::end_when_nobody_reads();
     lab(Alone::parse().lab).unwrap_or_else(|why| {
-        notes::tell(&why);
+        messages::tell(&why);
         ExitCode::from(crate::FAILED)
     })
 }

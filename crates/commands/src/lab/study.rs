@@ -50,7 +50,7 @@ pub(super) fn simpo(arguments: &Eval) -> Result<ExitCode, String> {
     };
     let evaluation = with_bar(|tell| simpo::evaluate(&request, tell))?;
     for left_out in &evaluation.left_out {
-        twinpage_process::notes::tell(&format!("left out: {left_out}"));
+        twinpage_os::messages::tell(&format!("left out: {left_out}"));
     }
     let code = hand_over(arguments, &evaluation)?;
     if !arguments.json {

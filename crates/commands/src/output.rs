@@ -4,7 +4,7 @@
 use crate::FAILED;
 use std::fmt::Arguments;
 use std::io::Write;
-use twinpage_process::notes;
+use twinpage_os::messages;
 
 /// As std's, but an output that takes nothing ends the command.
 #[macro_export]
@@ -22,7 +22,7 @@ macro_rules! println {
 /// Prints, or says why that is not possible and ends the process.
 pub fn print(text: Arguments<'_>) {
     if let Err(error) = std::io::stdout().write_fmt(text) {
-        notes::tell(&format!("cannot write to standard output: {error}"));
+        messages::tell(&format!("cannot write to standard output: {error}"));
         std::process::exit(FAILED.into());
     }
 }
