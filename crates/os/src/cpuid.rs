@@ -166,8 +166,7 @@ pub fn set_off_in(process: &Process, tid: Tid) -> io::Result<()> {
 pub fn take_over(process: &Process, tid: Tid, level: Level) -> io::Result<bool> {
     const SI_KERNEL: i32 = 0x80;
     const CPUID: [u8; 2] = [0x0f, 0xa2];
-    let info = trace::signal_info(tid)?;
-    let code = i32::from_le_bytes(info[8..12].try_into().expect("four bytes"));
+    let code = trace::signal_info(tid)?.code();
     let mut registers = trace::registers(tid)?;
     let mut instruction = [0; CPUID.len()];
     let is_here =

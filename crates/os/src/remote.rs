@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::stat::Stat;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -92,18 +93,9 @@ impl Process {
                 self.stat.get_or_init(|| opened)
             }
         };
-        let mut bytes = [0; 1024];
-        let length = stat.read_at(&mut bytes, 0)?;
-        // The name is in brackets and may hold any byte.
-        let after_name = bytes[..length]
-            .iter()
-            .rposition(|byte| *byte == b')')
-            .map_or(length, |end| end + 1);
-        let fields = String::from_utf8_lossy(&bytes[after_name..length]).into_owned();
-        let masks = fields.split_ascii_whitespace().skip(33 - 3).take(2);
-        Ok(masks
-            .filter_map(|mask| mask.parse::<u64>().ok())
-            .fold(0, |all, mask| all | mask))
+        let stat = Stat::of_open(stat)?;
+        let masks = [33, 34].map(|field| stat.field::<u64>(field).unwrap_or(0));
+        Ok(masks[0] | masks[1])
     }
 
     /// The thread it is looked at by: `/proc/THREAD` says what belongs to the process.

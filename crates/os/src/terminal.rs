@@ -8,10 +8,10 @@
 
 pub use libc::termios2 as Termios;
 
+use crate::stat::Stat;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::os::unix::fs::FileExt;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::sync::{Once, OnceLock};
@@ -138,25 +138,16 @@ pub fn in_foreground(fd: BorrowedFd<'_>) -> bool {
         return front == own;
     }
     OUTER.get().is_none_or(|stat| {
-        let mut bytes = [0; 1024];
-        let length = stat.read_at(&mut bytes, 0).unwrap_or(0);
         let device = rustix::fs::fstat(fd).map_or(0, |stat| stat.st_rdev);
-        !is_in_background(&String::from_utf8_lossy(&bytes[..length]), device)
+        !is_in_background(&Stat::of_open(stat).unwrap_or_default(), device)
     })
 }
 
-/// Whether a process is in the background of the terminal `device`, by its proc_pid_stat(5).
-fn is_in_background(stat: &str, device: u64) -> bool {
+/// Whether a process is in the background of the terminal `device`.
+fn is_in_background(stat: &Stat, device: u64) -> bool {
     /// /dev/tty: whichever terminal controls the process.
     const OWN: (u32, u32) = (5, 0);
-    let after_name = stat.rsplit(") ").next().unwrap_or_default();
-    let mut fields = after_name
-        .split(' ')
-        .map(|field| field.parse::<i64>().unwrap_or(0));
-    let [group, _session, terminal, front] = [(); 4].map({
-        fields.nth(1); // state, parent
-        move |()| fields.next().unwrap_or(0)
-    });
+    let [group, terminal, front] = [5, 7, 8].map(|field| stat.field::<i64>(field).unwrap_or(0));
     let terminal = numbers(terminal as u32);
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
     (device == terminal || device == OWN) && front > 0 && front != group
@@ -302,7 +293,7 @@ mod tests {
             rustix::fs::makedev(136, 4),
             rustix::fs::makedev(5, 0),
         );
-        let stat = |group, front| format!("7 (a) b) S 1 {group} 5 34819 {front} 4194304 0");
+        let line = |group, front| format!("7 (a) b) S 1 {group} 5 34819 {front} 4194304 0");
         for (group, front, device, holds) in [
             (7, 9, own, true),
             (7, 9, any, true),
@@ -311,11 +302,11 @@ mod tests {
             (7, -1, own, false),
         ] {
             assert_eq!(
-                is_in_background(&stat(group, front), device),
+                is_in_background(&Stat::parse(line(group, front).as_bytes()), device),
                 holds,
                 "{group} {front} {device}"
             );
         }
-        assert!(!is_in_background("", own));
+        assert!(!is_in_background(&Stat::default(), own));
     }
 }

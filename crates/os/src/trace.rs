@@ -8,6 +8,8 @@
 #![allow(unsafe_code)]
 
 use crate::proc_file;
+use crate::siginfo::{self, SignalInfo};
+use crate::stat::Stat;
 use libc::{c_int, c_long, c_void, pid_t};
 use std::io;
 
@@ -186,9 +188,7 @@ fn dead_or_told(tid: Tid) -> io::Result<Option<(Tid, Status)>> {
 
 /// Whether the thread is dead and was not waited for.
 fn is_zombie(tid: Tid) -> bool {
-    let stat = proc_file::text(format!("/proc/{tid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
-    state.is_some_and(|state| state.starts_with('Z'))
+    Stat::of(tid).is_ok_and(|stat| stat.state() == Some('Z'))
 }
 
 /// Whether a thread is traced. One that ended stays traced until its tracer has waited for it.
@@ -473,20 +473,17 @@ pub fn robust_list(tid: Tid) -> io::Result<(u64, u64)> {
     Ok((head, length))
 }
 
-/// A queued signal, as the kernel keeps it: a `siginfo_t` of 128 bytes.
-pub type SignalInfo = [u8; 128];
-
 /// The signal that is about to be delivered to a thread that stopped for it.
 ///
 /// # Errors
 /// `ESRCH` when the thread is gone.
 pub fn signal_info(tid: Tid) -> io::Result<SignalInfo> {
-    let mut info = [0u8; 128];
+    let mut info = SignalInfo([0; siginfo::SIZE]);
     ptrace(
         libc::PTRACE_GETSIGINFO as c_int,
         tid,
         0,
-        info.as_mut_ptr() as usize,
+        info.0.as_mut_ptr() as usize,
     )?;
     Ok(info)
 }
@@ -500,7 +497,7 @@ pub fn pending_signals(tid: Tid, shared: bool) -> io::Result<Vec<SignalInfo>> {
     const MOST: usize = 32;
     let mut pending = Vec::new();
     loop {
-        let mut batch = [[0u8; 128]; MOST];
+        let mut batch = [SignalInfo([0; siginfo::SIZE]); MOST];
         let arguments = libc::ptrace_peeksiginfo_args {
             off: pending.len() as u64,
             flags: if shared { SHARED_QUEUE } else { 0 },

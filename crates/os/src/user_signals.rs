@@ -6,6 +6,7 @@
 
 use crate::proc_file;
 use crate::signals::unblock;
+use crate::stat::Stat;
 use crate::ticker::ring;
 use libc::{c_int, pid_t};
 use std::io;
@@ -80,12 +81,10 @@ pub fn ask_other_to_suspend(pid: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Continues a process if a signal stopped it, proc_pid_stat(5): it takes no other signal before. One that is gone is
+/// Continues a process if a signal stopped it: it takes no other signal before. One that is gone is
 /// left to its caller.
 pub fn continue_stopped(pid: u32) {
-    let stat = proc_file::text(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(") ").next().unwrap_or_default();
-    if state.starts_with('T') {
+    if Stat::of(pid as i32).is_ok_and(|stat| stat.state() == Some('T')) {
         // SAFETY: kill takes integers.
         unsafe { libc::kill(pid as pid_t, libc::SIGCONT) };
     }

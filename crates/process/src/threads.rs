@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use twinpage_os::inject::{self, Call, ROOM};
 use twinpage_os::proc_file;
 use twinpage_os::remote::{self, Process, Scheduling};
-use twinpage_os::trace::{self, Registers, Rseq, SignalInfo, Tid};
+use twinpage_os::siginfo::SignalInfo;
+use twinpage_os::stat::Stat;
+use twinpage_os::trace::{self, Registers, Rseq, Tid};
 use twinpage_os::user_signals;
 
 /// State of a thread that changes with every instruction. Kept in the context as fixed-size bytes,
@@ -55,48 +57,49 @@ pub struct ThreadState {
 pub struct Pending {
     /// The thread; 0: any.
     pub tid: Tid,
-    /// The signal with all that came with it: 128 bytes.
-    pub info: Vec<u8>,
+    /// The signal with all that came with it.
+    #[serde(with = "counted_bytes")]
+    pub info: SignalInfo,
 }
 
-/// Whether the signal comes from the thread's own instruction: signal(7), "synchronously generated".
-#[must_use]
-pub fn is_fault(info: &SignalInfo) -> bool {
-    let word = |at: usize| i32::from_le_bytes(info[at..at + 4].try_into().expect("four bytes"));
-    let (signal, code) = (word(0), word(8));
-    let synchronous = [
-        libc::SIGSEGV,
-        libc::SIGBUS,
-        libc::SIGILL,
-        libc::SIGTRAP,
-        libc::SIGFPE,
-        libc::SIGSYS,
-    ];
-    synchronous.contains(&signal) && code > 0
+/// A signal in a context: the count of its bytes, which is always the same, and they.
+mod counted_bytes {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use twinpage_os::siginfo::SignalInfo;
+
+    pub(super) fn serialize<S: Serializer>(info: &SignalInfo, into: S) -> Result<S::Ok, S::Error> {
+        info.0[..].serialize(into)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SignalInfo, D::Error> {
+        let bytes = Vec::<u8>::deserialize(from)?;
+        let whole = bytes.try_into();
+        whole.map(SignalInfo).map_err(|bytes: Vec<u8>| {
+            D::Error::custom(format!("a waiting signal has {} bytes, not 128", bytes.len()))
+        })
+    }
 }
 
-/// Whether a process outside of the program's namespaces sent the signal: kill(2), from an id that is not known
-/// inside.
+/// Whether a process outside of the program's namespaces sent the signal.
 #[must_use]
 pub fn is_from_outside(info: &SignalInfo) -> bool {
-    let word = |at: usize| i32::from_le_bytes(info[at..at + 4].try_into().expect("four bytes"));
-    const SENDER: usize = 16;
-    word(8) == libc::SI_USER && word(SENDER) == 0
+    info.sender() == Some(0)
+}
+
+/// Whether twinpage passed the signal on: it is process 1 of the program's namespaces.
+#[must_use]
+pub fn is_passed_on(info: &SignalInfo) -> bool {
+    info.sender() == Some(1)
 }
 
 /// Whether the signal that ends a stop waits: the process is not stopped any more, though its threads stand where it
 /// had stopped them.
 #[must_use]
 pub fn is_to_continue(pending: &[Pending]) -> bool {
-    let continues = |pending: &Pending| pending.info[..4] == libc::SIGCONT.to_le_bytes();
-    pending.iter().any(continues)
-}
-
-/// Whether twinpage passed the signal on: it is process 1 of the program's namespaces.
-#[must_use]
-pub fn is_passed_on(info: &SignalInfo) -> bool {
-    let word = |at: usize| i32::from_le_bytes(info[at..at + 4].try_into().expect("four bytes"));
-    word(8) == libc::SI_USER && word(16) == 1
+    pending
+        .iter()
+        .any(|pending| pending.info.signal() == libc::SIGCONT)
 }
 
 /// Largest extended state of any x86-64 processor of today.
@@ -127,20 +130,14 @@ pub fn moving(tid: Tid) -> Result<ThreadRegisters> {
 /// # Errors
 /// Never in practice.
 pub fn wait_for_end(tid: Tid) -> Result<()> {
-    let path = format!("/proc/{tid}/stat");
     loop {
-        let stat = match proc_file::read(&path) {
-            Ok(stat) => stat,
+        match Stat::of(tid) {
+            Ok(stat) if matches!(stat.state(), Some('Z' | 'X')) => return Ok(()),
+            Ok(_) => std::thread::sleep(std::time::Duration::from_micros(50)),
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(Error::file("cannot read", path)(error)),
-        };
-        // The state follows the name, which is in brackets and may hold any byte.
-        let after_name = stat.iter().rposition(|byte| *byte == b')');
-        if after_name.is_some_and(|at| matches!(stat.get(at + 2), Some(b'Z' | b'X'))) {
-            return Ok(());
+            Err(error) => return Err(Error::target(format!("cannot look at thread {tid}"), error)),
         }
-        std::thread::sleep(std::time::Duration::from_micros(50));
     }
 }
 
@@ -195,13 +192,10 @@ pub fn steady(process: &Process, tid: Tid) -> Result<ThreadState> {
 pub fn pending(tids: impl IntoIterator<Item = Tid>) -> Result<Vec<Pending>> {
     let look = |source| Error::target("cannot read waiting signals", source);
     // One that asks twinpage to suspend the program is not the program's: it would suspend a resume again.
-    let is_own = |info: &SignalInfo| !(user_signals::suspends(i32::from(info[0])) && is_from_outside(info));
+    let is_own = |info: &SignalInfo| !(user_signals::suspends(info.signal()) && is_from_outside(info));
     let keep = |tid: Tid, infos: Vec<SignalInfo>| {
         let own = infos.into_iter().filter(is_own);
-        own.map(move |info| Pending {
-            tid,
-            info: info.to_vec(),
-        })
+        own.map(move |info| Pending { tid, info })
     };
     let mut all = Vec::new();
     for (index, tid) in tids.into_iter().enumerate() {

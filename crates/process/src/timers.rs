@@ -82,7 +82,9 @@ impl Dues {
                 continue;
             };
             let next = now + left_ns(*setting);
-            let is_waiting = pending.iter().any(|pending| timer_of(pending) == Some(timer.id));
+            let is_waiting = pending
+                .iter()
+                .any(|pending| pending.info.timer() == Some(timer.id));
             if !is_waiting {
                 known.insert(timer.id, next);
                 continue;
@@ -132,13 +134,6 @@ fn left_ns(setting: Setting) -> u64 {
     setting[2] * SECOND_NS + setting[3]
 }
 
-/// The timer that a waiting signal comes from.
-#[must_use]
-pub fn timer_of(pending: &Pending) -> Option<i32> {
-    let word = |at: usize| i32::from_le_bytes(pending.info[at..at + 4].try_into().expect("four bytes"));
-    (word(8) == libc::SI_TIMER).then(|| word(16))
-}
-
 /// The clock at the stop, where it is one that runs by itself.
 fn at_the_stop(clock: i32, stopped: Clocks) -> Option<u64> {
     match clock {
@@ -155,6 +150,7 @@ fn at_the_stop(clock: i32, stopped: Clocks) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use twinpage_os::siginfo::SignalInfo;
 
     fn timer() -> PosixTimer {
         PosixTimer {
@@ -168,10 +164,7 @@ mod tests {
     }
 
     fn signal() -> Pending {
-        let mut info = vec![0; 128];
-        info[..4].copy_from_slice(&34i32.to_le_bytes());
-        info[8..12].copy_from_slice(&libc::SI_TIMER.to_le_bytes());
-        info[16..20].copy_from_slice(&3i32.to_le_bytes());
+        let info = SignalInfo::of_timer(34, 3);
         Pending { tid: 0, info }
     }
 

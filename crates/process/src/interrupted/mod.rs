@@ -415,8 +415,8 @@ fn begun(own: &Registers) -> Registers {
 /// Whether a thread that stands at the end of a call may see that something cut it.
 #[must_use]
 pub fn may_be_cut(registers: &Registers) -> bool {
-    let (number, result) = (registers.orig_rax as i64, registers.rax as i64);
-    result == EINTR || result > 0 && rest::may_be_short(number)
+    let result = registers.rax as i64;
+    result == EINTR || result > 0 && rest::may_be_short(registers)
 }
 
 /// Whether the thread stands before a call that the kernel begins again: what looks like a result is none.

@@ -24,52 +24,54 @@ const MOST_VECTORS: u64 = 1024;
 const MESSAGE_BYTES: u64 = 56;
 const COUNTED_MESSAGE_BYTES: u64 = 64;
 
-/// Whether a call may answer with fewer bytes or messages than it was to move, by its number: those of [`wanted`].
-pub(super) fn may_be_short(number: i64) -> bool {
-    const CALLS: [i64; 19] = [
-        libc::SYS_getrandom,
-        libc::SYS_getdents,
-        libc::SYS_getdents64,
-        libc::SYS_read,
-        libc::SYS_pread64,
-        libc::SYS_readv,
-        libc::SYS_preadv,
-        libc::SYS_preadv2,
-        libc::SYS_write,
-        libc::SYS_writev,
-        libc::SYS_pwritev2,
-        libc::SYS_sendto,
-        libc::SYS_sendmsg,
-        libc::SYS_sendmmsg,
-        libc::SYS_recvfrom,
-        libc::SYS_recvmsg,
-        libc::SYS_recvmmsg,
-        libc::SYS_sendfile,
-        libc::SYS_copy_file_range,
-    ];
-    CALLS.contains(&number)
+/// What a call was to move.
+enum Asked {
+    /// So many bytes, whatever it was asked of.
+    Always(u64),
+    Bytes(u64),
+    /// What a struct msghdr lists.
+    Message(u64),
+    /// What so many vectors list.
+    Vectors(u64, u64),
+    Messages(u64),
+}
+
+/// What the call in `orig_rax` was to move, if it is one that may have answered with less because of a stop.
+fn asked(r: &Registers) -> Option<Asked> {
+    Some(match r.orig_rax as i64 {
+        libc::SYS_getrandom => Asked::Always(r.rsi.min(MOST_BYTES)),
+        libc::SYS_getdents | libc::SYS_getdents64 => Asked::Always(r.rdx),
+        libc::SYS_read | libc::SYS_pread64 | libc::SYS_write => Asked::Bytes(r.rdx),
+        libc::SYS_sendto if waits(r.r10) => Asked::Bytes(r.rdx),
+        libc::SYS_recvfrom if waits_for_all(r.r10) => Asked::Bytes(r.rdx),
+        libc::SYS_sendmsg if waits(r.rdx) => Asked::Message(r.rsi),
+        libc::SYS_recvmsg if waits_for_all(r.rdx) => Asked::Message(r.rsi),
+        libc::SYS_sendmmsg if waits(r.r10) => Asked::Messages(r.rdx & 0xffff_ffff),
+        libc::SYS_recvmmsg if waits(r.r10) && r.r8 == 0 => Asked::Messages(r.rdx & 0xffff_ffff),
+        libc::SYS_readv | libc::SYS_preadv | libc::SYS_writev => Asked::Vectors(r.rsi, r.rdx),
+        // With flags they may be asked not to wait.
+        libc::SYS_preadv2 | libc::SYS_pwritev2 if r.r9 == 0 => Asked::Vectors(r.rsi, r.rdx),
+        libc::SYS_sendfile => Asked::Bytes(r.r10),
+        libc::SYS_copy_file_range => Asked::Bytes(r.r8),
+        _ => return None,
+    })
+}
+
+/// Whether the call in `orig_rax` may have answered with less than it was to move.
+pub(super) fn may_be_short(registers: &Registers) -> bool {
+    asked(registers).is_some()
 }
 
 /// How many bytes (messages, of sendmmsg(2) and recvmmsg(2)) the call in `orig_rax` was to move, if a stop can
 /// have made it answer with fewer.
 pub(super) fn wanted(registers: &Registers, process: &Process) -> Result<Option<u64>> {
     let r = registers;
-    let asked = match r.orig_rax as i64 {
-        libc::SYS_getrandom => return Ok(Some(r.rsi.min(MOST_BYTES))),
-        libc::SYS_getdents | libc::SYS_getdents64 => return Ok(Some(r.rdx)),
-        libc::SYS_read | libc::SYS_pread64 | libc::SYS_write => r.rdx,
-        libc::SYS_sendto if waits(r.r10) => r.rdx,
-        libc::SYS_recvfrom if waits_for_all(r.r10) => r.rdx,
-        libc::SYS_sendmsg if waits(r.rdx) => message(r.rsi, 0, process)?.1,
-        libc::SYS_recvmsg if waits_for_all(r.rdx) => message(r.rsi, 0, process)?.1,
-        libc::SYS_sendmmsg if waits(r.r10) => r.rdx & 0xffff_ffff,
-        libc::SYS_recvmmsg if waits(r.r10) && r.r8 == 0 => r.rdx & 0xffff_ffff,
-        libc::SYS_readv | libc::SYS_preadv | libc::SYS_writev => vectors(r.rsi, r.rdx, 0, process)?.1,
-        // With flags they may be asked not to wait.
-        libc::SYS_preadv2 | libc::SYS_pwritev2 if r.r9 == 0 => vectors(r.rsi, r.rdx, 0, process)?.1,
-        libc::SYS_sendfile => r.r10,
-        libc::SYS_copy_file_range => r.r8,
-        _ => return Ok(None),
+    let asked = match asked(r) {
+        None => return Ok(None),
+        Some(Asked::Always(bytes)) => return Ok(Some(bytes)),
+        Some(Asked::Bytes(count) | Asked::Messages(count)) => count,
+        Some(Asked::Message(at)) => message(at, 0, process)?.1,
+        Some(Asked::Vectors(at, count)) => vectors(at, count, 0, process)?.1,
     };
     let asked = asked.min(MOST_BYTES);
     if asked <= r.rax {

@@ -65,7 +65,7 @@ impl Objects {
     pub fn partly_held(&self, mapping: &Mapping) -> Option<OwnedFd> {
         let is_shared = matches!(mapping.kind, Kind::Object | Kind::SharedFile);
         let id = self.find_mapped(mapping).filter(|_| is_shared)?;
-        let object = self.list.values().find(|object| object.id == id)?;
+        let object = self.list.get(&id)?;
         object.file.try_clone().ok().filter(|_| object.parts.is_some())
     }
 
@@ -88,7 +88,8 @@ impl Objects {
     pub fn find_written(&mut self, pid: i32, mappings: &[Mapping], tracker: &Tracker) -> Result<()> {
         let parts = parts(mappings);
         let before = self.mapped.insert(pid, parts.clone()).unwrap_or_default();
-        self.parts_changed(before.iter().filter(|part| !parts.contains(part)));
+        let now: HashSet<&Part> = parts.iter().collect();
+        self.parts_changed(before.iter().filter(|part| !now.contains(part)));
         for part in &parts {
             self.find_written_in(part, tracker)
                 .map_err(|source| Error::target("cannot ask what was written to shared memory", source))?;
@@ -115,14 +116,14 @@ impl Objects {
     fn parts_changed<'a>(&mut self, parts: impl Iterator<Item = &'a Part>) {
         for part in parts {
             let len = part.range.end - part.range.start;
-            if let Some(object) = self.list.values_mut().find(|object| object.id == part.id) {
+            if let Some(object) = self.list.get_mut(&part.id) {
                 object.changed.add(part.offset..part.offset + len);
             }
         }
     }
 
     fn find_written_in(&mut self, part: &Part, tracker: &Tracker) -> std::io::Result<()> {
-        let Some(object) = self.list.values_mut().find(|object| object.id == part.id) else {
+        let Some(object) = self.list.get_mut(&part.id) else {
             return Ok(());
         };
         // Behind the end of the file nothing can be written, and holes were not.

@@ -25,7 +25,7 @@ use crate::pages::Pages;
 use rustix::fs::{Mode, OFlags, SealFlags, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -110,6 +110,8 @@ pub enum Known {
 
 struct Object {
     id: Id,
+    /// Which file it is in this life of the program.
+    ident: Ident,
     file: OwnedFd,
     origin: Origin,
     /// Its length at the last checkpoint.
@@ -123,7 +125,8 @@ struct Object {
 /// The objects of a program.
 #[derive(Default)]
 pub struct Objects {
-    list: HashMap<Ident, Object>,
+    list: BTreeMap<Id, Object>,
+    ids: HashMap<Ident, Id>,
     /// Mapped parts of each process, as of the last look at it.
     mapped: HashMap<i32, Vec<mapped::Part>>,
     saved: Vec<Saved>,
@@ -173,17 +176,26 @@ impl Objects {
             for (start, end) in &saved.parts {
                 parts.iter_mut().for_each(|parts| parts.add(*start..*end));
             }
-            let object = Object {
+            objects.insert(Object {
                 id: saved.id,
+                ident: Ident::from(&stat),
                 file,
                 origin: saved.origin,
                 size: saved.size,
                 parts,
                 changed: Ranges::default(),
-            };
-            objects.list.insert(Ident::from(&stat), object);
+            });
         }
         objects
+    }
+
+    fn insert(&mut self, object: Object) {
+        self.ids.insert(object.ident, object.id);
+        self.list.insert(object.id, object);
+    }
+
+    fn of_file(&mut self, file: Ident) -> Option<&mut Object> {
+        self.list.get_mut(self.ids.get(&file)?)
     }
 
     /// What the last capture held.
@@ -201,12 +213,12 @@ impl Objects {
     /// The object that a file is.
     #[must_use]
     pub fn find(&self, file: Ident) -> Option<Id> {
-        self.list.get(&file).map(|object| object.id)
+        self.ids.get(&file).copied()
     }
 
     /// A watched call may change these bytes of the file.
     pub fn changed(&mut self, file: Ident, range: Range<u64>) {
-        if let Some(object) = self.list.get_mut(&file) {
+        if let Some(object) = self.of_file(file) {
             object.changed.add(range);
         }
     }
@@ -255,7 +267,7 @@ impl Objects {
             }
         };
         let range = to_pages(range);
-        if let Some(object) = self.list.get_mut(&Ident::from(&stat)) {
+        if let Some(object) = self.list.get_mut(&id) {
             object.parts.iter_mut().for_each(|parts| parts.add(range.clone()));
             object.changed.add(range);
         }
@@ -263,15 +275,17 @@ impl Objects {
     }
 
     fn add(&mut self, fd: BorrowedFd<'_>, stat: &Stat, origin: Origin, parts: Option<Ranges>) -> Result<Id> {
-        if let Some(object) = self.list.get_mut(&Ident::from(stat)) {
-            return Ok(object.id);
+        let ident = Ident::from(stat);
+        if let Some(id) = self.find(ident) {
+            return Ok(id);
         }
-        let taken: HashSet<Id> = self.list.values().map(|object| object.id).collect();
-        let id = (0..MOST).find(|id| !taken.contains(id)).ok_or_else(|| {
-            Error::Unsupported(format!(
+        let taken = self.list.keys().zip(0..).take_while(|(id, at)| *id == at);
+        let id = taken.count() as Id; // the lowest that is free
+        if id >= MOST {
+            return Err(Error::Unsupported(format!(
                 "the program has more than {MOST} files without a name open"
-            ))
-        })?;
+            )));
+        }
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = rustix::fs::open(proc_name(fd), flags, Mode::empty()).map_err(|error| {
             Error::Unsupported(format!(
@@ -282,22 +296,22 @@ impl Objects {
         if parts.is_none() {
             changed.add(0..SPAN);
         }
-        let object = Object {
+        self.insert(Object {
             id,
+            ident,
             file,
             origin,
             size: 0,
             parts,
             changed,
-        };
-        self.list.insert(Ident::from(stat), object);
+        });
         Ok(id)
     }
 
     /// A page of an epoch that failed: it is captured again.
     pub fn owe(&mut self, key: u64) {
         let id = (key / SPAN - BELOW) as Id;
-        if let Some(object) = self.list.values_mut().find(|object| object.id == id) {
+        if let Some(object) = self.list.get_mut(&id) {
             object.changed.add(key % SPAN..key % SPAN + PAGE);
         }
     }
@@ -316,20 +330,20 @@ impl Objects {
     ) -> Result<Vec<OwnedFd>> {
         self.saved.clear();
         let mut released = Vec::new();
-        for (_, object) in self.list.extract_if(|_, object| !used.contains(&object.id)) {
+        for (_, object) in self.list.extract_if(.., |id, _| !used.contains(id)) {
+            self.ids.remove(&object.ident);
             pages.forget(all_of(object.id), &mut into.discarded, |_| true);
             let has_name = |stat: Stat| stat.st_nlink > 0;
             if rustix::fs::fstat(&object.file).is_ok_and(has_name) {
                 released.push(object.file);
             }
         }
-        for (file, object) in &mut self.list {
+        for object in self.list.values_mut() {
             let stat = rustix::fs::fstat(&object.file).map_err(look)?;
             object.follow_name(&stat, files)?;
             object.capture(stat.st_size as u64, pages, into)?;
-            self.saved.push(object.saved(*file, &stat)?);
+            self.saved.push(object.saved(&stat)?);
         }
-        self.saved.sort_by_key(|saved| saved.id);
         Ok(released)
     }
 }
@@ -420,7 +434,7 @@ impl Object {
         Ok(())
     }
 
-    fn saved(&self, file: Ident, stat: &Stat) -> Result<Saved> {
+    fn saved(&self, stat: &Stat) -> Result<Saved> {
         let mut origin = self.origin.clone();
         if let Origin::Memory { seals, .. } = &mut origin {
             *seals = rustix::fs::fcntl_get_seals(&self.file)
@@ -429,7 +443,7 @@ impl Object {
         }
         Ok(Saved {
             id: self.id,
-            file,
+            file: self.ident,
             origin,
             size: self.size,
             mode: stat.st_mode,

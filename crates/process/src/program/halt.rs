@@ -15,8 +15,8 @@ use super::{Program, State, ignore_gone, is_gone};
 use crate::context::Ending;
 use crate::descendants::process_of;
 use crate::error::{Error, Result};
-use crate::threads;
 use std::collections::BTreeSet;
+use twinpage_os::siginfo::SignalInfo;
 use twinpage_os::trace::{self, Status, Tid};
 
 impl Program {
@@ -48,7 +48,7 @@ impl Program {
                 Err(_) if self.descendants.of_thread(tid).is_some() => continue, // it was killed
                 pending => pending.map_err(look)?,
             };
-            if pending.iter().any(threads::is_fault) {
+            if pending.iter().any(SignalInfo::is_fault) {
                 return Ok(Some(tid));
             }
         }

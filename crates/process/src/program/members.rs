@@ -276,7 +276,7 @@ impl Program {
         for (pid, ending) in ended {
             // One that was waited for is none.
             if let Some(Place {
-                state: b'Z', dumped, ..
+                state: 'Z', dumped, ..
             }) = Place::of(pid)
             {
                 if dumped {

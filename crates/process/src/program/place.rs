@@ -1,21 +1,21 @@
-//! Where a process is in the tree: proc_pid_stat(5).
+//! Where a process is in the tree.
 
-use twinpage_os::proc_file;
+use twinpage_os::stat::Stat;
 
 /// Whether a process, or its main thread alone, ended and was not waited for.
 pub(super) fn has_ended(pid: i32) -> bool {
-    Place::of(pid).is_some_and(|place| place.state == b'Z')
+    Stat::of(pid).is_ok_and(|stat| stat.state() == Some('Z'))
 }
 
 /// Whether a process ended, and may have been waited for.
 pub(super) fn is_over(pid: i32) -> bool {
-    Place::of(pid).is_none_or(|place| place.state == b'Z')
+    Stat::of(pid).map_or(true, |stat| stat.state() == Some('Z'))
 }
 
-/// Where a process is in the tree: proc_pid_stat(5).
+/// Where a process is in the tree, and whether it lives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    pub(super) state: u8,
+    pub(super) state: char,
     pub(super) parent: i32,
     pub(super) group: i32,
     pub(super) session: i32,
@@ -28,25 +28,19 @@ pub(super) struct Place {
 impl Place {
     /// `None` when it is gone.
     pub(super) fn of(pid: i32) -> Option<Place> {
-        let stat = proc_file::read(format!("/proc/{pid}/stat")).ok()?;
-        // The name is in brackets and may hold any byte.
-        let after_name = stat.iter().rposition(|byte| *byte == b')')?;
-        Place::parse(std::str::from_utf8(&stat[after_name + 1..]).ok()?)
+        Place::told_by(&Stat::of(pid).ok()?)
     }
 
-    fn parse(text: &str) -> Option<Place> {
+    fn told_by(stat: &Stat) -> Option<Place> {
         const CORE: i32 = 0x80;
-        let words: Vec<&str> = text.split_ascii_whitespace().collect();
-        // Fields are numbered from 1; the first word is the third.
-        let number = |field: usize| words.get(field - 3)?.parse::<i32>().ok();
         Some(Place {
-            state: *words.first()?.as_bytes().first()?,
-            parent: number(4)?,
-            group: number(5)?,
-            session: number(6)?,
-            foreground: number(8)?,
-            exit_signal: number(38)?,
-            dumped: number(52)? & CORE != 0,
+            state: stat.state()?,
+            parent: stat.field(4)?,
+            group: stat.field(5)?,
+            session: stat.field(6)?,
+            foreground: stat.field(8)?,
+            exit_signal: stat.field(38)?,
+            dumped: stat.field::<i32>(52)? & CORE != 0,
         })
     }
 }
@@ -59,10 +53,10 @@ mod tests {
     fn a_place_is_understood() {
         let own = Place::of(std::process::id() as i32).unwrap();
         assert_eq!((own.exit_signal, own.dumped), (libc::SIGCHLD, false));
-        let line = " Z 7 8 9 0 10 4228100 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 139";
-        let place = Place::parse(line).unwrap();
-        assert_eq!((place.state, place.parent, place.group), (b'Z', 7, 8));
+        let line = b"5 (it) Z 7 8 9 0 10 4228100 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 139";
+        let place = Place::told_by(&Stat::parse(line)).unwrap();
+        assert_eq!((place.state, place.parent, place.group), ('Z', 7, 8));
         assert_eq!((place.session, place.foreground, place.exit_signal), (9, 10, 17));
-        assert!(place.dumped && Place::parse(" Z 7").is_none());
+        assert!(place.dumped && Place::told_by(&Stat::parse(b"5 (it) Z 7")).is_none());
     }
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::kernel::PosixTimer;
 use crate::syscalls::THREAD_FLAGS;
 use crate::threads::{Pending, ThreadState};
-use crate::timers::{first_after_resume, timer_of};
+use crate::timers::first_after_resume;
 use twinpage_os::inject::{self, Call, ROOM};
 use twinpage_os::remote::{self, Process, Scheduling};
 use twinpage_os::trace::{self, Status, Tid};
@@ -145,12 +145,15 @@ pub(super) fn set_threads(process: &Process, context: &Context) -> Result<()> {
     // The signal of a periodic timer is sent by the timer itself, with its overruns.
     let waiting = &context.live.timers.waiting;
     let by_timer = |pending: &&Pending| {
-        timer_of(pending).is_some_and(|id| waiting.iter().any(|(timer, _)| *timer == id))
+        pending
+            .info
+            .timer()
+            .is_some_and(|id| waiting.iter().any(|(timer, _)| *timer == id))
     };
     for pending in context.live.pending.iter().filter(|pending| !by_timer(pending)) {
-        let signal = i32::from_le_bytes(pending.info[..4].try_into().expect("checked when read")) as u64;
+        let signal = pending.info.signal() as u64;
         let leader = process.pid() as u64;
-        write(process, ROOM, &pending.info)?;
+        write(process, ROOM, &pending.info.0)?;
         let (tid, call) = match pending.tid {
             0 => (
                 process.pid(),
