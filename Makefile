@@ -5,6 +5,8 @@
 # Tests are optimized as ever, but each unit of code by itself: a quarter less to compile.
 test campaigns campaign-programs campaign-crates power power-short: export CARGO_PROFILE_RELEASE_LTO = off
 
+# Much of a test waits for programs that it kills: twice as many run at once as there are processors.
+test: export RUST_TEST_THREADS = 4
 test:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --release --features twinpage/serde -- -D warnings
