@@ -2,6 +2,7 @@
 //! so std's macros have these in their place.
 
 use crate::FAILED;
+use serde::Serialize;
 use std::fmt::Arguments;
 use std::io::Write;
 use twinpage_os::messages;
@@ -25,4 +26,14 @@ pub fn print(text: Arguments<'_>) {
         messages::tell(&format!("cannot write to standard output: {error}"));
         std::process::exit(FAILED.into());
     }
+}
+
+/// Prints one JSON document.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn print_json(document: &impl Serialize) -> Result<(), String> {
+    let text = serde_json::to_string(document).map_err(|why| why.to_string())?;
+    println!("{text}");
+    Ok(())
 }

@@ -177,7 +177,11 @@ impl Sweep {
         all
     }
 
-    fn config(&self, values: &[String]) -> Result<Config, String> {
+    /// The machine with these values of the axes.
+    ///
+    /// # Errors
+    /// What is wrong with the machine or with a value.
+    pub fn config(&self, values: &[String]) -> Result<Config, String> {
         let swept = self
             .axes
             .iter()

@@ -61,7 +61,7 @@ fn write(what: &str) {
     };
 }
 
-/// Whether standard error is a terminal that does not begin a new line by itself: termios(3), `OPOST`.
+/// Whether standard error is a terminal on which a line feed leaves the column as it is: termios(3), `OPOST`.
 fn needs_return() -> bool {
     let modes = rustix::termios::tcgetattr(std::io::stderr());
     modes.is_ok_and(|modes| !modes.output_modes.contains(rustix::termios::OutputModes::OPOST))

@@ -1,6 +1,7 @@
 //! `twinpage lab convert`: a trace in another form.
 
 use super::bar;
+use crate::output::print_json;
 use clap::Args;
 use serde::Serialize;
 use std::fs::File;
@@ -67,7 +68,7 @@ pub(super) fn convert(arguments: &Convert) -> Result<ExitCode, String> {
             records: done.records,
             instructions: done.instructions,
         };
-        println!("{}", serde_json::to_string(&done).map_err(|why| why.to_string())?);
+        print_json(&done)?;
     } else {
         let out = arguments.out.display();
         println!("{out}: {} records from {}", done.records, input.form());

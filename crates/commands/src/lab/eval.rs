@@ -1,6 +1,7 @@
 //! `twinpage lab eval`: a paper's evaluation, repeated.
 
 use super::{bar, command, study};
+use crate::output::print_json;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -169,10 +170,7 @@ pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
         write(&evaluation, folder)?;
     }
     match arguments.json {
-        true => println!(
-            "{}",
-            serde_json::to_string(&evaluation).map_err(|why| why.to_string())?
-        ),
+        true => print_json(&evaluation)?,
         false => show(&evaluation),
     }
     Ok(ExitCode::SUCCESS)

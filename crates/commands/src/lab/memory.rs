@@ -1,6 +1,7 @@
 //! `twinpage lab memory`: a memory alone, driven by a trace of requests.
 
 use super::bar;
+use crate::output::print_json;
 use crate::show::Rows;
 use clap::Args;
 use serde::Serialize;
@@ -57,10 +58,7 @@ pub(super) fn memory(arguments: &Drive) -> Result<ExitCode, String> {
         outcome,
     };
     match arguments.json {
-        true => println!(
-            "{}",
-            serde_json::to_string(&report).map_err(|why| why.to_string())?
-        ),
+        true => print_json(&report)?,
         false => show(&report),
     }
     Ok(ExitCode::SUCCESS)

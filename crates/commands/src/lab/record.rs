@@ -2,6 +2,7 @@
 
 use super::bar;
 use super::convert::create;
+use crate::output::print_json;
 use clap::Args;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -95,7 +96,7 @@ fn tell(arguments: &Record, recorded: &Recorded) -> Result<ExitCode, String> {
             bytes,
             status: recorded.status.and_then(|status| status.code()),
         };
-        println!("{}", serde_json::to_string(&done).map_err(|why| why.to_string())?);
+        print_json(&done)?;
     } else {
         let Recorded {
             instructions,

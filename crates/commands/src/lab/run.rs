@@ -1,12 +1,12 @@
 //! `twinpage lab run`: one scheme, one workload, one machine.
 
 use super::sweep;
+use crate::output::print_json;
 use crate::show::{Rows, bytes};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use twinpage_lab::config::machine::Config;
 use twinpage_lab::experiment::{Experiment, Report};
 use twinpage_lab::machine::Sample;
 use twinpage_lab::quantity::Time;
@@ -77,14 +77,7 @@ pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {
     if sweep::is_asked(arguments) {
         return sweep::sweep(arguments);
     }
-    let config = Config::with(&arguments.config, &arguments.set).map_err(|why| why.to_string())?;
-    let mut config = match arguments.smaller {
-        1 => config,
-        by => config.smaller(by).map_err(|why| why.to_string())?,
-    };
-    config.overlap |= arguments.overlap;
-    config.plan.instructions = arguments.instructions.unwrap_or(config.plan.instructions);
-    config.plan.warm_up = arguments.warm_up.unwrap_or(config.plan.warm_up);
+    let config = sweep::asked(arguments).config(&[])?;
     if arguments.print_config {
         println!("{}", config.resolved());
         return Ok(ExitCode::SUCCESS);
@@ -103,10 +96,7 @@ pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {
         std::fs::write(path, series(&epochs)).map_err(|why| format!("{}: {why}", path.display()))?;
     }
     match arguments.json {
-        true => println!(
-            "{}",
-            serde_json::to_string(&report).map_err(|why| why.to_string())?
-        ),
+        true => print_json(&report)?,
         false => show(&report),
     }
     let whole = report

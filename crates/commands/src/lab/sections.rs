@@ -1,5 +1,6 @@
 //! `twinpage lab sections`: one program of failure-atomic sections, on one design.
 
+use crate::output::print_json;
 use crate::show::Rows;
 use clap::Args;
 use std::process::ExitCode;
@@ -60,10 +61,7 @@ pub(super) fn sections(arguments: &SectionsRun) -> Result<ExitCode, String> {
     };
     let report = single.run()?;
     match arguments.json {
-        true => println!(
-            "{}",
-            serde_json::to_string(&report).map_err(|why| why.to_string())?
-        ),
+        true => print_json(&report)?,
         false => show(&report),
     }
     let is_wrong = |recovery: &twinpage_lab::sections::power::Recovery| !recovery.consistent;

@@ -2,6 +2,7 @@
 
 use super::eval::{Eval, show_claims, write};
 use super::{bar, command};
+use crate::output::print_json;
 use std::process::ExitCode;
 use twinpage_lab::eval::{Document, Tell, mss, simpo, ssp};
 
@@ -91,10 +92,7 @@ fn hand_over(arguments: &Eval, evaluation: &impl Document) -> Result<ExitCode, S
         write(evaluation, folder)?;
     }
     match arguments.json {
-        true => println!(
-            "{}",
-            serde_json::to_string(evaluation).map_err(|why| why.to_string())?
-        ),
+        true => print_json(evaluation)?,
         false => show(evaluation),
     }
     Ok(ExitCode::SUCCESS)

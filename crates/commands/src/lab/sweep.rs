@@ -2,6 +2,7 @@
 
 use super::bar;
 use super::run::Run;
+use crate::output::print_json;
 use std::path::Path;
 use std::process::ExitCode;
 use twinpage_lab::sweep::{Grid, Sweep};
@@ -23,7 +24,25 @@ pub(super) fn sweep(arguments: &Run) -> Result<ExitCode, String> {
             ));
         }
     }
-    let sweep = Sweep {
+    let shown = bar(1, "runs");
+    let grid = asked(arguments).run(super::command(), &|done, all| {
+        shown.set_length(all as u64);
+        shown.set_position(done as u64);
+    })?;
+    shown.finish_and_clear();
+    if let Some(folder) = &arguments.out {
+        write(&grid, folder)?;
+    }
+    match arguments.json {
+        true => print_json(&grid)?,
+        false => show(&grid),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the arguments ask for.
+pub(super) fn asked(arguments: &Run) -> Sweep {
+    Sweep {
         machine: arguments.config.clone(),
         set: arguments.set.clone(),
         axes: arguments.sweep.clone(),
@@ -35,21 +54,7 @@ pub(super) fn sweep(arguments: &Run) -> Result<ExitCode, String> {
         warm_up: arguments.warm_up,
         seed: arguments.seed,
         jobs: arguments.jobs.map(|jobs| jobs as usize),
-    };
-    let shown = bar(1, "runs");
-    let grid = sweep.run(super::command(), &|done, all| {
-        shown.set_length(all as u64);
-        shown.set_position(done as u64);
-    })?;
-    shown.finish_and_clear();
-    if let Some(folder) = &arguments.out {
-        write(&grid, folder)?;
     }
-    match arguments.json {
-        true => println!("{}", serde_json::to_string(&grid).map_err(|why| why.to_string())?),
-        false => show(&grid),
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn write(grid: &Grid, folder: &Path) -> Result<(), String> {

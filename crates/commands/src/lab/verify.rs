@@ -1,6 +1,7 @@
 //! `twinpage lab verify`: the crash explorer as a scheme's conformance test.
 
 use super::bar;
+use crate::output::print_json;
 use crate::report::table;
 use clap::Args;
 use std::process::ExitCode;
@@ -45,10 +46,7 @@ pub(super) fn verify(arguments: &Verify) -> Result<ExitCode, String> {
     std::panic::set_hook(hook);
     shown.finish_and_clear();
     match arguments.json {
-        true => println!(
-            "{}",
-            serde_json::to_string(&verified).map_err(|why| why.to_string())?
-        ),
+        true => print_json(&verified)?,
         false => show(&verified),
     }
     Ok(ExitCode::from(u8::from(verified.broken.is_some())))

@@ -26,13 +26,15 @@ const COUNTED_MESSAGE_BYTES: u64 = 64;
 
 /// What a call was to move.
 enum Asked {
-    /// So many bytes, whatever it was asked of.
+    /// This number of bytes, of any file.
     Always(u64),
+    /// This number of bytes, where the kind of the file says that a stop can have cut it.
     Bytes(u64),
-    /// What a struct msghdr lists.
+    /// The buffers of the struct msghdr at an address.
     Message(u64),
-    /// What so many vectors list.
+    /// The buffers of a list: its address and its length.
     Vectors(u64, u64),
+    /// This number of messages.
     Messages(u64),
 }
 

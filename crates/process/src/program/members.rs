@@ -34,6 +34,7 @@ use std::sync::Arc;
 use twinpage_core::{Capture, Piece};
 use twinpage_os::inject::{self, ROOM};
 use twinpage_os::remote::Process;
+use twinpage_os::siginfo;
 use twinpage_os::trace::{self, Tid, WatchedCall};
 
 /// The descendants that are followed.
@@ -403,7 +404,7 @@ impl Program {
             )));
         }
         let ask = |process: &Process, tid: Tid| {
-            process.write(ROOM, &[0; 128])?;
+            process.write(ROOM, &[0; siginfo::SIZE])?;
             let arguments = [libc::P_PID as u64, pid as u64, ROOM, ASKED as u64, 0];
             inject::call(process, tid, libc::SYS_waitid, &arguments)?;
             process.read_u64(ROOM)
