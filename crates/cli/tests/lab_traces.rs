@@ -203,11 +203,36 @@ fn persistent_objects_are_evaluated() {
     assert!(said["claims"].as_array().unwrap().len() > 25);
     let page = std::fs::read_to_string(folder.join("out/simpo.html")).unwrap();
     assert!(page.contains("id=fig16") && page.contains("lab eval simpo --quick"));
-    let refusal = refused(&lab(
-        folder,
-        &["eval", "simpo", "--seed", "2", "--set", "nvm.channels=2"],
-    ));
-    assert!(refusal.contains("--set is for dpc and twins"), "{refusal}");
+    for (option, expected) in [
+        (["--instructions", "2"], "--instructions is for dpc and twins"),
+        (["--seed", "2"], "--seed is not for simpo"),
+        (["--set", "nvm.channels=3"], "nvm.channels=3: `channels` of [nvm]"),
+    ] {
+        let refusal = refused(&lab(folder, &[&["eval", "simpo"][..], &option].concat()));
+        assert!(refusal.contains(expected), "{refusal}");
+    }
+    // Fewer channels of its NVM are another machine, on which the same runs take longer.
+    let one = [
+        "eval",
+        "simpo",
+        "--quick",
+        "--artifact",
+        "fig10",
+        "--set",
+        "nvm.channels=1",
+        "--json",
+    ];
+    let one = json(&lab(folder, &one));
+    assert_ne!(one["config_hash"], said["config_hash"]);
+    assert_ne!(
+        one["rows"],
+        Value::Array(
+            rows.iter()
+                .filter(|row| row["artifact"] == "fig10")
+                .cloned()
+                .collect()
+        )
+    );
 }
 
 /// The command of docs/lab.md.

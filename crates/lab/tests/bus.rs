@@ -295,17 +295,17 @@ fn a_machine_file_that_cannot_be_says_where() {
 
 #[test]
 fn the_study_is_repeated_small() {
-    use twinpage_lab::eval::Document;
-    use twinpage_lab::eval::mss::{ARTIFACTS, Request, evaluate};
-    let request = Request {
-        machine: "mss".into(),
+    use twinpage_lab::eval::mss::{ARTIFACTS, evaluate};
+    use twinpage_lab::eval::{Document, StudyRequest};
+    let asked = StudyRequest {
         artifacts: Vec::new(),
+        set: Vec::new(),
         smaller: 64,
         seed: 1,
         jobs: Some(2),
         command: "a test".into(),
     };
-    let evaluation = evaluate(&request, &|_, _, _| ()).unwrap();
+    let evaluation = evaluate(&asked, &|_, _, _| ()).unwrap();
     assert_eq!(evaluation.artifacts(), ARTIFACTS.map(|(name, _)| name));
     let ours = |artifact: &str, series: &str| {
         let mut of = evaluation.rows.iter().map(|row| &row.row);
@@ -333,9 +333,9 @@ fn the_study_is_repeated_small() {
     for artifact in evaluation.artifacts() {
         assert!(evaluation.figure(artifact).unwrap().starts_with("<svg"));
     }
-    let unknown = Request {
+    let unknown = StudyRequest {
         artifacts: vec!["fig3".into()],
-        ..request
+        ..asked
     };
     assert!(
         evaluate(&unknown, &|_, _, _| ())

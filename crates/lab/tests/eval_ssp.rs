@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 use twinpage_campaign::is_long;
-use twinpage_lab::eval::ssp::{ARTIFACTS, Evaluation, Request, evaluate};
-use twinpage_lab::eval::{Document, Verdict};
+use twinpage_lab::eval::ssp::{ARTIFACTS, Evaluation, evaluate};
+use twinpage_lab::eval::{Document, StudyRequest, Verdict};
 
 fn quick(artifacts: &[&str]) -> Evaluation {
-    let request = Request {
-        machine: "ssp".into(),
+    let asked = StudyRequest {
         artifacts: artifacts.iter().map(|name| (*name).into()).collect(),
+        set: Vec::new(),
         smaller: 64,
         seed: 1,
         jobs: None,
         command: "twinpage lab eval ssp --quick".into(),
     };
-    evaluate(&request, &|_, _, _| ()).unwrap()
+    evaluate(&asked, &|_, _, _| ()).unwrap()
 }
 
 #[test]

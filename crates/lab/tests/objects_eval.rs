@@ -2,17 +2,19 @@
 
 use std::collections::BTreeSet;
 use twinpage_campaign::either;
-use twinpage_lab::eval::simpo::{ARTIFACTS, Evaluation, Origin, Request, Row, evaluate};
-use twinpage_lab::eval::{Document, Verdict};
+use twinpage_lab::eval::simpo::{ARTIFACTS, Evaluation, Origin, Row, evaluate};
+use twinpage_lab::eval::{Document, StudyRequest, Verdict};
 
 fn quick(artifacts: &[&str]) -> Evaluation {
-    let request = Request {
+    let asked = StudyRequest {
         artifacts: artifacts.iter().map(|name| (*name).to_owned()).collect(),
+        set: Vec::new(),
         smaller: 64,
+        seed: 1,
         jobs: None,
         command: "a test".into(),
     };
-    evaluate(&request, &|_, _, _| {}).unwrap()
+    evaluate(&asked, &|_, _, _| {}).unwrap()
 }
 
 #[test]
@@ -90,12 +92,14 @@ fn classes_are_found_in_the_sources() {
 
 #[test]
 fn an_artifact_that_is_not_there_is_named() {
-    let request = Request {
+    let asked = StudyRequest {
         artifacts: vec!["fig99".into()],
+        set: Vec::new(),
         smaller: 64,
+        seed: 1,
         jobs: None,
         command: String::new(),
     };
-    let why = evaluate(&request, &|_, _, _| {}).unwrap_err();
+    let why = evaluate(&asked, &|_, _, _| {}).unwrap_err();
     assert!(why.contains("fig99") && why.contains("fig10"), "{why}");
 }

@@ -23,6 +23,7 @@ fn every_program_on_every_design_recovers_whole_sections() {
             for (threads, shared) in [(1, false), (4, false), (4, true)] {
                 let single = Single {
                     machine: "ssp".into(),
+                    set: Vec::new(),
                     design,
                     program: program.into(),
                     threads,

@@ -50,6 +50,20 @@ fn people_read_what_was_recovered() {
     );
 }
 
+/// The command of docs/lab.md: a value on the line, and a file that says only how its machine differs.
+#[test]
+fn a_machine_may_differ_in_one_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.toml");
+    std::fs::write(&file, "base = \"ssp\"\n[tlb]\nentries = 8\n").unwrap();
+    let run = ["--design", "ssp", "--program", "rbtree-rand", "--json"];
+    let with = |more: &[&str]| json(&sections(&[&run[..], more].concat()));
+    let (whole, small) = (with(&[]), with(&["--set", "tlb.entries=8"]));
+    let misses = |said: &serde_json::Value| said["design"]["tlb_misses"].as_u64().unwrap();
+    assert!(misses(&small) > 2 * misses(&whole), "{small} {whole}");
+    assert_eq!(with(&["--config", file.to_str().unwrap()]), small);
+}
+
 #[test]
 fn wrong_names_are_told() {
     for (run, says) in [

@@ -18,6 +18,7 @@ pub(super) const EXAMPLES: &str = "Example:
   twinpage lab eval dpc --artifact fig9a --runs runs --only '*/tatp' '*/echo'
   twinpage lab eval mss --quick
   twinpage lab eval ssp --artifact fig5a claims
+  twinpage lab eval ssp --artifact fig6 --set tlb.entries=8 --smaller 64
   twinpage lab eval simpo --quick
 
 Writes PAPER.json, PAPER.html and an SVG for each artifact into --out. The papers' mixes of SPEC programs are
@@ -32,10 +33,10 @@ pub(crate) struct Eval {
     pub(super) artifact: Vec<String>,
     /// A small machine, short runs, few workloads for the sweeps
     #[arg(long)]
-    pub(super) quick: bool,
+    quick: bool,
     /// Make machine, workloads and runs smaller by this power of two (64 with --quick)
     #[arg(long, value_name = "N")]
-    pub(super) smaller: Option<u64>,
+    smaller: Option<u64>,
     /// Instructions of a run [default: the papers' 1.5 billion, smaller as the rest is]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     instructions: Option<u64>,
@@ -45,21 +46,21 @@ pub(crate) struct Eval {
     /// Workloads of the sweeps over pools, places, intervals and open choices; all if none is named
     #[arg(long, value_name = "NAME", num_args = 1..)]
     sweep: Vec<String>,
-    /// Everything random follows from it
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
-    pub(super) seed: u64,
+    /// Everything random follows from it [default: 1]
+    #[arg(long, value_name = "SEED")]
+    pub(super) seed: Option<u64>,
     /// End runs when their ratios are known so well, such as 1%; without it each goes its full length
     #[arg(long, value_name = "SHARE", value_parser = share)]
     precision: Option<f64>,
     /// Change a value of the paper's machine, such as nvm.channels=2
     #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
+    pub(super) set: Vec<String>,
     /// Schemes beside the paper's, with a bar each
     #[arg(long, value_name = "SCHEME", num_args = 1..)]
     with: Vec<SchemeName>,
     /// Runs at a time [default: one on each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
-    pub(super) jobs: Option<u64>,
+    jobs: Option<u64>,
     /// Keep runs in this folder, and do none again that is there
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
@@ -110,12 +111,24 @@ impl Eval {
             (self.traces.is_some(), "--traces"),
             (!self.sweep.is_empty(), "--sweep"),
             (self.precision.is_some(), "--precision"),
-            (!self.set.is_empty(), "--set"),
             (!self.with.is_empty(), "--with"),
             (self.runs.is_some(), "--runs"),
         ]
         .into_iter()
         .find_map(|(is_given, name)| is_given.then_some(name))
+    }
+
+    pub(super) fn smaller(&self) -> u64 {
+        let quick = if self.quick { 64 } else { 1 };
+        self.smaller.unwrap_or(quick)
+    }
+
+    pub(super) fn seed(&self) -> u64 {
+        self.seed.unwrap_or(1)
+    }
+
+    pub(super) fn jobs(&self) -> Option<usize> {
+        self.jobs.map(|jobs| jobs as usize)
     }
 }
 
@@ -132,14 +145,14 @@ pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
         sweep: arguments.sweep.clone(),
         paper,
         artifacts: arguments.artifact.clone(),
-        smaller: arguments.smaller.unwrap_or(if arguments.quick { 64 } else { 1 }),
+        smaller: arguments.smaller(),
         quick: arguments.quick,
-        seed: arguments.seed,
+        seed: arguments.seed(),
         precision: arguments.precision,
         runs: arguments.runs.clone(),
         set: arguments.set.clone(),
         with: arguments.with.clone(),
-        jobs: arguments.jobs.map(|jobs| jobs as usize),
+        jobs: arguments.jobs(),
         command: command(),
     };
     let shown = bar(1, "runs");

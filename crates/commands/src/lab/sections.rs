@@ -11,6 +11,7 @@ use twinpage_lab::sections::Name;
 
 pub(super) const EXAMPLES: &str = "Example:
   twinpage lab sections --design ssp --program rbtree-rand --smaller 64
+  twinpage lab sections --design ssp --program hash-zipf --set tlb.entries=8 --smaller 64
   twinpage lab sections --design redo-log --program vacation --threads 4 --smaller 64 --crash-at 300us
 
 Designs: undo-log, redo-log, ssp. Programs: btree-rand, rbtree-rand, hash-rand, sps, btree-zipf, rbtree-zipf,
@@ -34,6 +35,9 @@ pub(crate) struct SectionsRun {
     /// The machine: ssp, or a machine file
     #[arg(long, value_name = "FILE", default_value = "ssp")]
     config: String,
+    /// Change a value of it, such as tlb.entries=8
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     /// Make data and run smaller by this power of two
     #[arg(long, value_name = "N", default_value_t = 1)]
     smaller: u64,
@@ -51,6 +55,7 @@ pub(crate) struct SectionsRun {
 pub(super) fn sections(arguments: &SectionsRun) -> Result<ExitCode, String> {
     let single = Single {
         machine: arguments.config.clone(),
+        set: arguments.set.clone(),
         design: arguments.design,
         program: arguments.program.clone(),
         threads: arguments.threads,

@@ -4,60 +4,55 @@ use super::eval::{Eval, show_claims, write};
 use super::{bar, command};
 use crate::output::print_json;
 use std::process::ExitCode;
-use twinpage_lab::eval::{Document, Tell, mss, simpo, ssp};
+use twinpage_lab::eval::{Claim, Document, StudyRequest, Tell, mss, simpo, ssp};
 
 /// Programs that persist by themselves.
 pub(super) fn mss(arguments: &Eval) -> Result<ExitCode, String> {
-    refuse_others(arguments, "mss")?;
-    let request = mss::Request {
-        machine: "mss".into(),
-        artifacts: arguments.artifact.clone(),
-        smaller: smaller(arguments),
-        seed: arguments.seed,
-        jobs: arguments.jobs.map(|jobs| jobs as usize),
-        command: command(),
-    };
-    let evaluation = with_bar(|tell| mss::evaluate(&request, tell))?;
-    hand_over(arguments, &evaluation)
+    let evaluation = repeat(arguments, "mss", mss::evaluate)?;
+    hand_over(arguments, &evaluation, &[])
 }
 
 /// Failure-atomic sections.
 pub(super) fn ssp(arguments: &Eval) -> Result<ExitCode, String> {
-    refuse_others(arguments, "ssp")?;
-    let request = ssp::Request {
-        machine: "ssp".into(),
-        artifacts: arguments.artifact.clone(),
-        smaller: smaller(arguments),
-        seed: arguments.seed,
-        jobs: arguments.jobs.map(|jobs| jobs as usize),
-        command: command(),
-    };
-    let evaluation = with_bar(|tell| ssp::evaluate(&request, tell))?;
-    let code = hand_over(arguments, &evaluation)?;
-    if !arguments.json {
-        show_claims(&evaluation.claims);
-    }
-    Ok(code)
+    let evaluation = repeat(arguments, "ssp", ssp::evaluate)?;
+    hand_over(arguments, &evaluation, &evaluation.claims)
 }
 
 /// Persistent objects.
 pub(super) fn simpo(arguments: &Eval) -> Result<ExitCode, String> {
-    refuse_others(arguments, "simpo")?;
-    let request = simpo::Request {
-        artifacts: arguments.artifact.clone(),
-        smaller: smaller(arguments),
-        jobs: arguments.jobs.map(|jobs| jobs as usize),
-        command: command(),
-    };
-    let evaluation = with_bar(|tell| simpo::evaluate(&request, tell))?;
+    if arguments.seed.is_some() {
+        return Err("--seed is not for simpo, whose programs draw the same each time".into());
+    }
+    let evaluation = repeat(arguments, "simpo", simpo::evaluate)?;
     for left_out in &evaluation.left_out {
         twinpage_os::messages::tell(&format!("left out: {left_out}"));
     }
-    let code = hand_over(arguments, &evaluation)?;
-    if !arguments.json {
-        show_claims(&evaluation.claims);
-    }
-    Ok(code)
+    hand_over(arguments, &evaluation, &evaluation.claims)
+}
+
+/// Does what the arguments ask for of a study.
+fn repeat<T>(
+    arguments: &Eval,
+    paper: &str,
+    evaluate: impl FnOnce(&StudyRequest, Tell<'_>) -> Result<T, String>,
+) -> Result<T, String> {
+    refuse_others(arguments, paper)?;
+    let asked = StudyRequest {
+        artifacts: arguments.artifact.clone(),
+        set: arguments.set.clone(),
+        smaller: arguments.smaller(),
+        seed: arguments.seed(),
+        jobs: arguments.jobs(),
+        command: command(),
+    };
+    let shown = bar(1, "runs");
+    let evaluation = evaluate(&asked, &|done, all, last| {
+        shown.set_length(all as u64);
+        shown.set_position(done as u64);
+        shown.set_message(last.to_owned());
+    })?;
+    shown.finish_and_clear();
+    Ok(evaluation)
 }
 
 /// Options that only the papers of schemes have.
@@ -70,30 +65,16 @@ fn refuse_others(arguments: &Eval, paper: &str) -> Result<(), String> {
     }
 }
 
-fn smaller(arguments: &Eval) -> u64 {
-    let quick = if arguments.quick { 64 } else { 1 };
-    arguments.smaller.unwrap_or(quick)
-}
-
-fn with_bar<T>(evaluate: impl FnOnce(Tell<'_>) -> Result<T, String>) -> Result<T, String> {
-    let shown = bar(1, "runs");
-    let evaluation = evaluate(&|done, all, last| {
-        shown.set_length(all as u64);
-        shown.set_position(done as u64);
-        shown.set_message(last.to_owned());
-    })?;
-    shown.finish_and_clear();
-    Ok(evaluation)
-}
-
 /// To the folder asked for, and to standard output.
-fn hand_over(arguments: &Eval, evaluation: &impl Document) -> Result<ExitCode, String> {
+fn hand_over(arguments: &Eval, evaluation: &impl Document, claims: &[Claim]) -> Result<ExitCode, String> {
     if let Some(folder) = &arguments.out {
         write(evaluation, folder)?;
     }
-    match arguments.json {
-        true => print_json(evaluation)?,
-        false => show(evaluation),
+    if arguments.json {
+        print_json(evaluation)?;
+    } else {
+        show(evaluation);
+        show_claims(claims);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,16 +1,19 @@
 //! Machine files of machines with their memory on the bus (`mss.toml`).
 
 use super::outcome::{Disk, Prices};
+use crate::config::layers::Kind;
 use crate::config::processor::{Caches, Cpu, shape};
 use crate::device::Device;
 use crate::machine::Shape;
 use crate::machine::distances::Distances;
 use crate::quantity::{self, Quantity, Span};
-use crate::text::{ConfigError, SourceText, find};
+use crate::text::{ConfigError, SourceText};
 use serde::Deserialize;
 
-/// The machines that come with the lab: name and text.
-pub const BUILT_IN: [(&str, &str); 1] = [("mss", include_str!("../../configs/mss.toml"))];
+const KIND: Kind = Kind {
+    machines: "machines with memory on the bus",
+    built_in: &[("mss", include_str!("../../configs/mss.toml"))],
+};
 
 /// Cores that such a machine can have: a line knows each core that may hold it.
 pub const MOST_CORES: usize = 64;
@@ -227,8 +230,15 @@ impl Config {
     /// # Errors
     /// Neither; or what is wrong with the file, and in which line.
     pub fn find(name: &str) -> Result<Config, ConfigError> {
-        let (name, text) = find(name, "machines with memory on the bus", &BUILT_IN)?;
-        Config::parse(name, &text)
+        Config::with(name, &[])
+    }
+
+    /// The same with single values set, each as `memory.channels=2`.
+    ///
+    /// # Errors
+    /// As [`Config::find`]; a value that cannot be.
+    pub fn with(name: &str, set: &[String]) -> Result<Config, ConfigError> {
+        KIND.read(name, set, Config::resolve)
     }
 
     /// The machine a text describes; `file` is for errors.
@@ -237,7 +247,10 @@ impl Config {
     /// What is wrong, and in which line.
     pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
         let source = SourceText { file, text };
-        let said: File = source.read()?;
+        Config::resolve(source, source.read()?)
+    }
+
+    fn resolve(source: SourceText<'_>, said: File) -> Result<Config, ConfigError> {
         check(source, &said)?;
         let (row, processor) = (&said.energy.row, &said.energy.processor);
         Ok(Config {

@@ -6,20 +6,27 @@
 //!   needs no quotes.
 //! * Keys that no machine has are errors here as everywhere.
 
-use super::machine::BUILT_IN;
-use crate::text::ConfigError;
-use std::borrow::Cow;
+use crate::text::{ConfigError, SourceText, find};
+use serde::de::DeserializeOwned;
 use std::path::Path;
 use toml::{Table, Value};
 
 /// How many machines may stand on one another.
 const DEPTH: usize = 8;
 
+/// Machine files of one kind.
+pub(crate) struct Kind {
+    /// Their machines, in the plural, for errors.
+    pub(crate) machines: &'static str,
+    /// The machines that come with the lab: name and text.
+    pub(crate) built_in: &'static [(&'static str, &'static str)],
+}
+
 /// A machine's text put together.
-pub(super) struct Layers {
+struct Layers {
     /// What to call it in errors.
-    pub(super) name: String,
-    pub(super) table: Table,
+    name: String,
+    table: Table,
 }
 
 fn wrong(file: &str, what: impl Into<String>) -> ConfigError {
@@ -29,49 +36,86 @@ fn wrong(file: &str, what: impl Into<String>) -> ConfigError {
     }
 }
 
-/// The text put together, or `None` where it stands alone, and its lines can be named in errors.
-pub(super) fn combine(name: &str, text: &str, set: &[String]) -> Result<Option<Layers>, ConfigError> {
-    // What is wrong with the text itself is told with its line, by those who read it alone.
-    let Ok(table) = text.parse::<Table>() else {
-        return Ok(None);
-    };
-    if set.is_empty() && !table.contains_key("base") {
-        return Ok(None);
+impl Kind {
+    /// The machine called `name`, a built-in one or a file, with single values `set` over it. `resolve` makes it of a
+    /// file's tables.
+    ///
+    /// # Errors
+    /// There is no such machine; or what is wrong with its text, in which line, or with a value that is set.
+    pub(crate) fn read<File: DeserializeOwned, Machine>(
+        &self,
+        name: &str,
+        set: &[String],
+        resolve: impl FnOnce(SourceText<'_>, File) -> Result<Machine, ConfigError>,
+    ) -> Result<Machine, ConfigError> {
+        let (name, text) = find(name, self.machines, self.built_in)?;
+        let Some(Layers { name, table }) = self.combine(name, &text, set)? else {
+            let source = SourceText {
+                file: name,
+                text: &text,
+            };
+            return resolve(source, source.read()?);
+        };
+        let said = table
+            .try_into()
+            .map_err(|why: toml::de::Error| wrong(&name, why.to_string().trim_end()))?;
+        let source = SourceText {
+            file: &name,
+            text: "",
+        };
+        resolve(source, said)
     }
-    let mut names = name.to_owned();
-    let mut table = on_its_base(name, table, &mut names, DEPTH)?;
-    for setting in set {
-        apply(&mut table, setting).map_err(|why| wrong(name, format!("--set {setting}: {why}")))?;
-        names += &format!(", {setting}");
-    }
-    Ok(Some(Layers { name: names, table }))
-}
 
-/// The table with what its base says where it says nothing.
-fn on_its_base(name: &str, mut table: Table, names: &mut String, depth: usize) -> Result<Table, ConfigError> {
-    let base = match table.remove("base") {
-        None => return Ok(table),
-        Some(Value::String(base)) => base,
-        Some(_) => return Err(wrong(name, "`base` is the name of a machine, or a file")),
-    };
-    if depth == 0 {
-        return Err(wrong(
-            name,
-            format!("its bases stand on one another without end, or more than {DEPTH} deep"),
-        ));
+    /// The text put together, or `None` where it stands alone, and its lines can be named in errors.
+    fn combine(&self, name: &str, text: &str, set: &[String]) -> Result<Option<Layers>, ConfigError> {
+        // What is wrong with the text itself is told with its line, by those who read it alone.
+        let Ok(table) = text.parse::<Table>() else {
+            return Ok(None);
+        };
+        if set.is_empty() && !table.contains_key("base") {
+            return Ok(None);
+        }
+        let mut names = name.to_owned();
+        let mut table = self.on_its_base(name, table, &mut names, DEPTH)?;
+        for setting in set {
+            apply(&mut table, setting).map_err(|why| wrong(name, format!("--set {setting}: {why}")))?;
+            names += &format!(", {setting}");
+        }
+        Ok(Some(Layers { name: names, table }))
     }
-    *names += &format!(" on {base}");
-    let beside = Path::new(name).parent().map(|folder| folder.join(&base));
-    let is_built_in = BUILT_IN.iter().any(|(known, _)| *known == base);
-    let path = match beside {
-        Some(path) if !is_built_in => path.display().to_string(),
-        _ => base,
-    };
-    let (_, text): (_, Cow<'_, str>) = crate::text::find(&path, "machines", &BUILT_IN)?;
-    let below: Table = text.parse().map_err(|why| wrong(&path, format!("{why}")))?;
-    let mut below = on_its_base(&path, below, names, depth - 1)?;
-    lay(&mut below, table);
-    Ok(below)
+
+    /// The table with what its base says where it says nothing.
+    fn on_its_base(
+        &self,
+        name: &str,
+        mut table: Table,
+        names: &mut String,
+        depth: usize,
+    ) -> Result<Table, ConfigError> {
+        let base = match table.remove("base") {
+            None => return Ok(table),
+            Some(Value::String(base)) => base,
+            Some(_) => return Err(wrong(name, "`base` is the name of a machine, or a file")),
+        };
+        if depth == 0 {
+            return Err(wrong(
+                name,
+                format!("its bases stand on one another without end, or more than {DEPTH} deep"),
+            ));
+        }
+        *names += &format!(" on {base}");
+        let beside = Path::new(name).parent().map(|folder| folder.join(&base));
+        let is_built_in = self.built_in.iter().any(|(known, _)| *known == base);
+        let path = match beside {
+            Some(path) if !is_built_in => path.display().to_string(),
+            _ => base,
+        };
+        let (_, text) = find(&path, self.machines, self.built_in)?;
+        let below: Table = text.parse().map_err(|why| wrong(&path, format!("{why}")))?;
+        let mut below = self.on_its_base(&path, below, names, depth - 1)?;
+        lay(&mut below, table);
+        Ok(below)
+    }
 }
 
 /// Puts `above` over `below`, key by key.
@@ -117,6 +161,7 @@ fn apply(table: &mut Table, setting: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use crate::config::machine::Config;
+    use crate::{bus, objects, sections};
 
     #[test]
     fn a_machine_says_only_how_it_differs_from_its_base() {
@@ -171,5 +216,37 @@ mod tests {
         write("round.toml", "base = \"round.toml\"\n");
         let refused = Config::find(&path("round.toml")).unwrap_err().to_string();
         assert!(refused.contains("without end"), "{refused}");
+    }
+
+    #[test]
+    fn machines_of_every_kind_stand_on_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |base: &str, text: &str| {
+            let path = folder.path().join(format!("{base}.toml"));
+            std::fs::write(&path, format!("base = \"{base}\"\n{text}")).unwrap();
+            path.display().to_string()
+        };
+        let (small, one) = (["tlb.entries=8".into()], ["memory.channels=1".into()]);
+        let sections = sections::Config::find(&file("ssp", "[tlb]\nentries = 8\n")).unwrap();
+        assert_eq!(sections, sections::Config::with("ssp", &small).unwrap());
+        assert_eq!(sections.setting.tlb_entries, 8);
+        let bus = bus::Config::find(&file("mss", "[memory]\nchannels = 1\n")).unwrap();
+        assert_eq!(bus, bus::Config::with("mss", &one).unwrap());
+        assert_ne!(bus, bus::Config::find("mss").unwrap());
+        let objects = objects::Config::find(&file("simpo-intel", "[memory]\nchannels = 1\n")).unwrap();
+        assert_eq!(objects, objects::Config::with("simpo-intel", &one).unwrap());
+        assert_ne!(objects, objects::Config::find("simpo-intel").unwrap());
+        // A machine of another kind is none to stand on; a value that cannot be is told with its setting.
+        let refused = sections::Config::find(&file("dpc", "")).unwrap_err().to_string();
+        assert!(
+            refused.contains("the built-in machines with sections are ssp"),
+            "{refused}"
+        );
+        let none = ["tlb.entries=0".into()];
+        let refused = sections::Config::with("ssp", &none).unwrap_err().to_string();
+        assert!(
+            refused.contains("tlb.entries=0") && refused.contains("1 to 1024"),
+            "{refused}"
+        );
     }
 }

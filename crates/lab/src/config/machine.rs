@@ -1,6 +1,6 @@
 //! Machine files: a whole machine, from cores to NVM (`dpc.toml`, `twins.toml`).
 
-use super::layers::{Layers, combine};
+use super::layers::Kind;
 use super::processor::{Caches, Cpu, shape};
 use crate::controller::lookup::{Backup, Placement};
 use crate::controller::{Growth, Order, Setting};
@@ -10,18 +10,20 @@ use crate::machine::{Mode, Plan};
 use crate::op::PAGE_BYTES;
 use crate::quantity::{Bytes, Quantity, Span};
 use crate::schemes::SchemeName;
-use crate::text::{ConfigError, SourceText, find};
+use crate::text::{ConfigError, SourceText};
 use serde::Deserialize;
 use twinpage_baselines::{Switching, Tables};
 
 /// Cores that such a machine can have.
 const MOST_CORES: u64 = 16;
 
-/// The machines that come with the lab: name and text.
-pub const BUILT_IN: [(&str, &str); 2] = [
-    ("dpc", include_str!("../../configs/dpc.toml")),
-    ("twins", include_str!("../../configs/twins.toml")),
-];
+const KIND: Kind = Kind {
+    machines: "machines",
+    built_in: &[
+        ("dpc", include_str!("../../configs/dpc.toml")),
+        ("twins", include_str!("../../configs/twins.toml")),
+    ],
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -174,19 +176,7 @@ impl Config {
     /// # Errors
     /// As [`Config::find`]; a value that cannot be.
     pub fn with(name: &str, set: &[String]) -> Result<Config, ConfigError> {
-        let (name, text) = find(name, "machines", &BUILT_IN)?;
-        let Some(Layers { name, table }) = combine(name, &text, set)? else {
-            return Config::parse(name, &text);
-        };
-        let source = SourceText {
-            file: &name,
-            text: "",
-        };
-        let said: File = table.try_into().map_err(|why: toml::de::Error| ConfigError {
-            file: name.clone(),
-            what: why.to_string().trim_end().into(),
-        })?;
-        Config::resolve(source, said)
+        KIND.read(name, set, Config::resolve)
     }
 
     /// The machine a text describes; `file` is for errors.

@@ -3,7 +3,7 @@
 //! * Unknown keys, numbers without units and values that cannot be are errors, never ignored.
 //! * Every table names the `source` of its values; a value may name its own.
 
-mod layers;
+pub(crate) mod layers;
 pub mod machine;
 pub(crate) mod processor;
 

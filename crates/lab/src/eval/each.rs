@@ -1,9 +1,27 @@
-//! What the studies on a machine with its memory on the bus share: artifacts by name, and runs side by side.
+//! What the studies on a machine with its memory on the bus share: what is asked of them, artifacts by name, and runs side
+//! by side.
 
 use super::Tell;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What to repeat of such a study, and how large.
+#[derive(Clone, Debug)]
+pub struct StudyRequest {
+    /// Which artifacts; all if empty.
+    pub artifacts: Vec<String>,
+    /// Values of its machines that are other than the paper's, each as `memory.channels=2`.
+    pub set: Vec<String>,
+    /// Runs are smaller by this; what else is, each machine says.
+    pub smaller: u64,
+    /// Everything random follows from it, where a study has a seed.
+    pub seed: u64,
+    /// Runs at a time; as many as there are processors if none is given.
+    pub jobs: Option<usize>,
+    /// The command that asked, for the report.
+    pub command: String,
+}
 
 /// The artifacts named, of those a paper has with what they show; all if none is named.
 ///

@@ -27,6 +27,7 @@ pub mod ssp;
 pub(crate) mod store;
 mod work;
 
+pub use each::StudyRequest;
 pub use html::Document;
 pub use paper::Paper;
 pub use plan::ARTIFACTS;

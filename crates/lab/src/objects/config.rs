@@ -2,18 +2,21 @@
 
 use crate::bus::config::{DurableIn, Fence, MOST_CORES, Memory};
 use crate::bus::{Disk, Hardware, Locks, Nvm};
+use crate::config::layers::Kind;
 use crate::config::processor::{Caches, Cpu};
 use crate::device::Device;
 use crate::machine::distances::Distances;
 use crate::quantity::{Quantity, Span, Time};
-use crate::text::{ConfigError, SourceText, find};
+use crate::text::{ConfigError, SourceText};
 use serde::Deserialize;
 
-/// The machines that come with the lab: name and text.
-pub const BUILT_IN: [(&str, &str); 2] = [
-    ("simpo", include_str!("../../configs/simpo.toml")),
-    ("simpo-intel", include_str!("../../configs/simpo-intel.toml")),
-];
+const KIND: Kind = Kind {
+    machines: "machines with objects",
+    built_in: &[
+        ("simpo", include_str!("../../configs/simpo.toml")),
+        ("simpo-intel", include_str!("../../configs/simpo-intel.toml")),
+    ],
+};
 
 /// Runs that many times shorter are much shorter.
 const MUCH: u64 = 16;
@@ -173,8 +176,15 @@ impl Config {
     /// # Errors
     /// Neither; or what is wrong with the file, and in which line.
     pub fn find(name: &str) -> Result<Config, ConfigError> {
-        let (name, text) = find(name, "machines with objects", &BUILT_IN)?;
-        Config::parse(name, &text)
+        Config::with(name, &[])
+    }
+
+    /// The same with single values set, each as `memory.channels=2`.
+    ///
+    /// # Errors
+    /// As [`Config::find`]; a value that cannot be.
+    pub fn with(name: &str, set: &[String]) -> Result<Config, ConfigError> {
+        KIND.read(name, set, Config::resolve)
     }
 
     /// The machine a text describes; `file` is for errors.
@@ -183,7 +193,10 @@ impl Config {
     /// What is wrong, and in which line.
     pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
         let source = SourceText { file, text };
-        let said: File = source.read()?;
+        Config::resolve(source, source.read()?)
+    }
+
+    fn resolve(source: SourceText<'_>, said: File) -> Result<Config, ConfigError> {
         let mut hardware = Hardware::read(source, &said.cpu, &said.cache, &said.memory, &said.fence)?;
         check(source, &said, hardware.shape.cores)?;
         let cycle_fs = said.cpu.clock.is.cycle_fs;

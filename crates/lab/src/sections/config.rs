@@ -2,13 +2,16 @@
 
 use crate::bus::Hardware;
 use crate::bus::config::{Fence, MOST_CORES, Memory};
+use crate::config::layers::Kind;
 use crate::config::processor::{Caches, Cpu};
 use crate::quantity::{Bytes, Quantity, Span};
-use crate::text::{ConfigError, SourceText, find};
+use crate::text::{ConfigError, SourceText};
 use serde::Deserialize;
 
-/// The machines that come with the lab: name and text.
-pub const BUILT_IN: [(&str, &str); 1] = [("ssp", include_str!("../../configs/ssp.toml"))];
+const KIND: Kind = Kind {
+    machines: "machines with sections",
+    built_in: &[("ssp", include_str!("../../configs/ssp.toml"))],
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -177,8 +180,15 @@ impl Config {
     /// # Errors
     /// Neither; or what is wrong with the file, and in which line.
     pub fn find(name: &str) -> Result<Config, ConfigError> {
-        let (name, text) = find(name, "machines with sections", &BUILT_IN)?;
-        Config::parse(name, &text)
+        Config::with(name, &[])
+    }
+
+    /// The same with single values set, each as `memory.channels=2`.
+    ///
+    /// # Errors
+    /// As [`Config::find`]; a value that cannot be.
+    pub fn with(name: &str, set: &[String]) -> Result<Config, ConfigError> {
+        KIND.read(name, set, Config::resolve)
     }
 
     /// The machine a text describes; `file` is for errors.
@@ -187,7 +197,10 @@ impl Config {
     /// What is wrong, and in which line.
     pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
         let source = SourceText { file, text };
-        let said: File = source.read()?;
+        Config::resolve(source, source.read()?)
+    }
+
+    fn resolve(source: SourceText<'_>, said: File) -> Result<Config, ConfigError> {
         check(source, &said)?;
         let cycle_fs = said.cpu.clock.is.cycle_fs;
         let fs = |span: &Quantity<Span>| span.is.fs(cycle_fs);

@@ -14,27 +14,10 @@ pub use artifact::ARTIFACTS;
 pub use rows::Row;
 pub use runs::Run;
 
-use super::{Document, Tell, html, store};
+use super::{Document, StudyRequest, Tell, html, store};
 use crate::bus::Config;
 use artifact::Artifact;
 use runs::{Key, Runs};
-
-/// What to repeat, and how large.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The machine: a built-in one, or a file.
-    pub machine: String,
-    /// Which artifacts; all if empty.
-    pub artifacts: Vec<String>,
-    /// Strings, swaps, log and caches are smaller by this.
-    pub smaller: u64,
-    /// Everything random follows from it.
-    pub seed: u64,
-    /// Runs at a time; as many as there are processors if none is given.
-    pub jobs: Option<usize>,
-    /// The command that asked, for the report.
-    pub command: String,
-}
 
 /// What came of it.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -60,25 +43,25 @@ pub struct Evaluation {
 /// Repeats it.
 ///
 /// # Errors
-/// No such artifact or machine, or a run that failed.
-pub fn evaluate(request: &Request, tell: Tell<'_>) -> Result<Evaluation, String> {
-    let config = Config::find(&request.machine).map_err(|why| why.to_string())?;
-    let config = config.smaller(request.smaller).map_err(|why| why.to_string())?;
-    let artifacts = artifact::chosen(&request.artifacts)?;
+/// No such artifact, a value that the machine cannot have, or a run that failed.
+pub fn evaluate(asked: &StudyRequest, tell: Tell<'_>) -> Result<Evaluation, String> {
+    let config = Config::with("mss", &asked.set).and_then(|config| config.smaller(asked.smaller));
+    let config = config.map_err(|why| why.to_string())?;
+    let artifacts = artifact::chosen(&asked.artifacts)?;
     let mut keys: Vec<Key> = artifacts
         .iter()
         .flat_map(|artifact| artifact.keys(&config))
         .collect();
     keys.sort_by_cached_key(|key| key.name(&config));
     keys.dedup_by_key(|key| key.name(&config));
-    let runs = Runs::all(&config, &keys, request, tell)?;
+    let runs = Runs::all(&config, &keys, asked, tell)?;
     let of = |artifact: &Artifact| artifact.rows(&config, &runs);
     Ok(Evaluation {
         paper: "mss",
-        command: request.command.clone(),
+        command: asked.command.clone(),
         commit: store::commit(),
         config_hash: crate::config::hash(&serde_json::to_string(&config).map_err(|why| why.to_string())?),
-        smaller: request.smaller,
+        smaller: asked.smaller,
         rows: artifacts.iter().flat_map(of).collect(),
         runs: runs.into_all(),
         machine: config,

@@ -1,6 +1,6 @@
 //! The runs.
 
-use super::{Request, Tell};
+use super::{StudyRequest, Tell};
 use crate::bus::config::DurableIn;
 use crate::bus::{Config, Counts, Energy, Machine};
 use crate::device::Device;
@@ -129,11 +129,11 @@ impl Runs {
     pub(super) fn all(
         config: &Config,
         keys: &[Key],
-        request: &Request,
+        asked: &StudyRequest,
         tell: Tell<'_>,
     ) -> Result<Runs, String> {
-        let runs = each(keys, request.jobs, tell, |key| {
-            let run = key.run(config, request.seed)?;
+        let runs = each(keys, asked.jobs, tell, |key| {
+            let run = key.run(config, asked.seed)?;
             Ok((run.name.clone(), run))
         })?;
         Ok(Runs(runs))

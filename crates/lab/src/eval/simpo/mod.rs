@@ -22,23 +22,10 @@ pub use artifact::ARTIFACTS;
 pub use rows::{Origin, Row};
 pub use runs::Run;
 
-use super::{Claim, Document, Tell, html, store};
+use super::{Claim, Document, StudyRequest, Tell, html, store};
 use crate::objects::Config;
 use rows::Table;
 use runs::{Key, Runs};
-
-/// What to repeat, and how large.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// Which artifacts; all if empty.
-    pub artifacts: Vec<String>,
-    /// Runs are shorter by this.
-    pub smaller: u64,
-    /// Runs at a time; as many as there are processors if none is given.
-    pub jobs: Option<usize>,
-    /// The command that asked, for the report.
-    pub command: String,
-}
 
 /// What came of it.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -75,20 +62,20 @@ const LEFT_OUT: [&str; 3] = [
 /// Repeats it.
 ///
 /// # Errors
-/// No such artifact, or a run that failed.
-pub fn evaluate(request: &Request, tell: Tell<'_>) -> Result<Evaluation, String> {
-    let find = |name| Config::find(name).and_then(|config| config.smaller(request.smaller));
+/// No such artifact, a value that the machines cannot have, or a run that failed.
+pub fn evaluate(asked: &StudyRequest, tell: Tell<'_>) -> Result<Evaluation, String> {
+    let find = |name| Config::with(name, &asked.set).and_then(|config| config.smaller(asked.smaller));
     let machines = [find("simpo"), find("simpo-intel")];
     let [amd, intel] = machines.map(|config| config.map_err(|why| why.to_string()));
     let machines = [amd?, intel?];
-    let artifacts = artifact::chosen(&request.artifacts)?;
+    let artifacts = artifact::chosen(&asked.artifacts)?;
     let mut keys: Vec<Key> = artifacts
         .iter()
         .flat_map(|artifact| artifact::keys(artifact, &machines))
         .collect();
     keys.sort_by_cached_key(Key::name);
     keys.dedup_by_key(|key| key.name());
-    let runs = Runs::all(&machines, &keys, request.jobs, tell)?;
+    let runs = Runs::all(&machines, &keys, asked.jobs, tell)?;
     let mut rows = Vec::new();
     for artifact in &artifacts {
         let table = Table {
@@ -100,10 +87,10 @@ pub fn evaluate(request: &Request, tell: Tell<'_>) -> Result<Evaluation, String>
     }
     Ok(Evaluation {
         paper: "simpo",
-        command: request.command.clone(),
+        command: asked.command.clone(),
         commit: store::commit(),
         config_hash: crate::config::hash(&serde_json::to_string(&machines).map_err(|why| why.to_string())?),
-        smaller: request.smaller,
+        smaller: asked.smaller,
         left_out: LEFT_OUT.map(String::from).to_vec(),
         rows,
         claims: match artifacts.contains(&"claims") {

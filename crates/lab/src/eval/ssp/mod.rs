@@ -19,27 +19,10 @@ pub mod single;
 pub use artifact::ARTIFACTS;
 pub use runs::Run;
 
-use super::{Claim, Document, Row, Tell, html, store};
+use super::{Claim, Document, Row, StudyRequest, Tell, html, store};
 use crate::sections::Config;
 use rows::Table;
 use runs::{Key, Runs};
-
-/// What to repeat, and how large.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The machine: a built-in one, or a file.
-    pub machine: String,
-    /// Which artifacts; all if empty.
-    pub artifacts: Vec<String>,
-    /// Data and runs are smaller by this.
-    pub smaller: u64,
-    /// Everything random follows from it.
-    pub seed: u64,
-    /// Runs at a time; as many as there are processors if none is given.
-    pub jobs: Option<usize>,
-    /// The command that asked, for the report.
-    pub command: String,
-}
 
 /// What came of it.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -67,18 +50,18 @@ pub struct Evaluation {
 /// Repeats it.
 ///
 /// # Errors
-/// No such artifact or machine, or a run that failed.
-pub fn evaluate(request: &Request, tell: Tell<'_>) -> Result<Evaluation, String> {
-    let config = Config::find(&request.machine).map_err(|why| why.to_string())?;
-    let config = config.smaller(request.smaller).map_err(|why| why.to_string())?;
-    let artifacts = artifact::chosen(&request.artifacts)?;
+/// No such artifact, a value that the machine cannot have, or a run that failed.
+pub fn evaluate(asked: &StudyRequest, tell: Tell<'_>) -> Result<Evaluation, String> {
+    let config = Config::with("ssp", &asked.set).and_then(|config| config.smaller(asked.smaller));
+    let config = config.map_err(|why| why.to_string())?;
+    let artifacts = artifact::chosen(&asked.artifacts)?;
     let mut keys: Vec<Key> = artifacts
         .iter()
         .flat_map(|artifact| artifact::keys(artifact, &config))
         .collect();
     keys.sort_by_cached_key(Key::name);
     keys.dedup_by_key(|key| key.name());
-    let runs = Runs::all(&config, &keys, request, tell)?;
+    let runs = Runs::all(&config, &keys, asked, tell)?;
     let rows = |artifact: &&'static str| {
         let table = Table {
             artifact,
@@ -89,10 +72,10 @@ pub fn evaluate(request: &Request, tell: Tell<'_>) -> Result<Evaluation, String>
     };
     Ok(Evaluation {
         paper: "ssp",
-        command: request.command.clone(),
+        command: asked.command.clone(),
         commit: store::commit(),
         config_hash: config.hash()?,
-        smaller: request.smaller,
+        smaller: asked.smaller,
         rows: artifacts.iter().flat_map(rows).collect(),
         claims: match artifacts.contains(&"claims") {
             true => claims::all(&config, &runs),

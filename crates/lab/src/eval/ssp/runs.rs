@@ -1,6 +1,6 @@
 //! The runs.
 
-use super::Request;
+use super::StudyRequest;
 use crate::bus::{Counts, Machine};
 use crate::eval::Tell;
 use crate::eval::each::each;
@@ -292,11 +292,11 @@ impl Runs {
     pub(super) fn all(
         config: &Config,
         keys: &[Key],
-        request: &Request,
+        asked: &StudyRequest,
         tell: Tell<'_>,
     ) -> Result<Runs, String> {
-        let runs = each(keys, request.jobs, tell, |key| {
-            let run = key.run(config, request.seed)?;
+        let runs = each(keys, asked.jobs, tell, |key| {
+            let run = key.run(config, asked.seed)?;
             Ok((run.name.clone(), run))
         })?;
         Ok(Runs(runs))

@@ -10,6 +10,8 @@ use crate::sections::{self, Config, Name};
 pub struct Single {
     /// The machine: a built-in one, or a file.
     pub machine: String,
+    /// Values of it that are other, each as `tlb.entries=8`.
+    pub set: Vec<String>,
     /// What makes sections atomic.
     pub design: Name,
     /// A program of Table 3, by its name.
@@ -56,8 +58,8 @@ impl Single {
     /// # Errors
     /// No such program or machine, or a run that failed.
     pub fn run(&self) -> Result<Report, String> {
-        let config = Config::find(&self.machine).map_err(|why| why.to_string())?;
-        let config = config.smaller(self.smaller).map_err(|why| why.to_string())?;
+        let config = Config::with(&self.machine, &self.set).and_then(|config| config.smaller(self.smaller));
+        let config = config.map_err(|why| why.to_string())?;
         let load = all().find(|(name, _)| *name == self.program).ok_or_else(|| {
             let names: Vec<_> = programs().collect();
             format!(
