@@ -71,6 +71,12 @@ impl Setup {
     }
 }
 
+/// Whether a scheme works on the epoch before while the next one runs: [`Simulated::begin`] does not wait.
+#[must_use]
+pub fn overlaps(kind: SchemeKind) -> bool {
+    kind == SchemeKind::ThyNvm
+}
+
 /// A store of one scheme or another.
 #[derive(Debug)]
 pub enum AnyScheme<M> {
@@ -278,16 +284,16 @@ impl<M: Medium> Simulated for AnyScheme<M> {
         each!(self, store => store.proceed(lines))
     }
 
-    fn consolidate(&mut self, pages: u64) -> Result<u64> {
-        each!(self, store => store.consolidate(pages))
-    }
-
     fn defer_reclaim(&mut self) {
         each!(self, store => store.defer_reclaim());
     }
 
-    fn replenish(&mut self) -> Result<Option<u64>> {
-        each!(self, store => store.replenish())
+    fn shortage(&mut self) -> Option<u64> {
+        each!(self, store => store.shortage())
+    }
+
+    fn reclaim(&mut self, pages: u64) -> Result<u64> {
+        each!(self, store => store.reclaim(pages))
     }
 
     fn set_cached(&mut self, page: PageId, cached: bool) {

@@ -238,7 +238,7 @@ impl ExtentMap {
         let value = u64::from(stream.0 + 1) << 40 | index;
         let word = checked(self.seed, extent, value);
         let at = ExtentMap::word_at(self.geometry, extent);
-        medium.write_aside(Cause::Journal, at, &word.to_le_bytes())?;
+        write_aside(medium, at, &word.to_le_bytes())?;
         self.free.pop();
         self.adopt(value, extent);
         Ok(())
@@ -251,7 +251,7 @@ impl ExtentMap {
         }
         for &extent in &self.stale {
             let at = ExtentMap::word_at(self.geometry, extent);
-            medium.write_aside(Cause::Journal, at, &[0; 8])?;
+            write_aside(medium, at, &[0; 8])?;
         }
         medium.fence()?;
         self.stale.clear();
@@ -265,7 +265,7 @@ impl ExtentMap {
         let at = extent * bytes as u64;
         for start in (0..bytes).step_by(zeros.len()) {
             let len = zeros.len().min(bytes - start);
-            medium.write_aside(Cause::Journal, at + start as u64, &zeros[..len])?;
+            write_aside(medium, at + start as u64, &zeros[..len])?;
         }
         medium.fence()
     }
@@ -318,6 +318,15 @@ impl ExtentMap {
         }
         Ok(())
     }
+}
+
+/// Posts a write of the map amid writes for another cause.
+fn write_aside<M: Medium>(medium: &mut Metered<M>, at: Offset, bytes: &[u8]) -> Result<()> {
+    let before = medium.cause();
+    medium.on(Cause::Journal);
+    let written = medium.write(at, bytes);
+    medium.on(before);
+    written
 }
 
 #[cfg(test)]

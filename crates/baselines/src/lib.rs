@@ -24,7 +24,7 @@ mod store;
 pub mod thynvm;
 pub mod undo_log;
 
-pub use any::{AnyScheme, Setup};
+pub use any::{AnyScheme, Setup, overlaps};
 pub use copy_on_write::CopyOnWrite;
 pub use dude_tm::DudeTm;
 #[cfg(any(test, feature = "faults"))]

@@ -263,12 +263,6 @@ where
         true
     }
 
-    /// The number the next checkpoint will have, if the one in flight is not lost.
-    #[must_use]
-    pub fn next_epoch(&self) -> Epoch {
-        self.epoch + 1 + Epoch::from(self.idle.is_none())
-    }
-
     /// Waits for the epoch in flight and gives everything back.
     pub fn finish(mut self) -> Finished<S, W> {
         let last = match self.take_done() {

@@ -58,6 +58,13 @@ pub enum Error {
 }
 
 impl Error {
+    /// That a structure on the medium is not as it was written.
+    #[cold]
+    pub fn damaged(what: &'static str, at: u64, why: impl Into<String>) -> Error {
+        let why = why.into();
+        Error::Damaged { what, at, why }
+    }
+
     /// What an operation after this failure answers. A store that was poisoned before keeps its first cause.
     #[must_use]
     pub fn poisoned(cause: Error) -> Error {

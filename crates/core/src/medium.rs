@@ -11,6 +11,7 @@
 
 use crate::error::{Error, Result};
 use crate::geometry::{LineMask, PageLines};
+use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -187,4 +188,21 @@ pub trait Medium {
 
     /// The largest aligned write that cannot tear: 8 bytes for memory, a sector for a disk.
     fn atom(&self) -> usize;
+}
+
+/// Bytes of the medium, in place where it is memory.
+pub(crate) fn bytes(medium: &impl Medium, at: Offset, len: usize) -> Result<Cow<'_, [u8]>> {
+    if let Some(view) = medium.view(at, len) {
+        return Ok(Cow::Borrowed(view));
+    }
+    let mut bytes = vec![0; len];
+    medium.read(at, &mut bytes)?;
+    Ok(Cow::Owned(bytes))
+}
+
+/// An array of bytes of the medium.
+pub(crate) fn read_array<const N: usize>(medium: &impl Medium, at: Offset) -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    medium.read(at, &mut bytes)?;
+    Ok(bytes)
 }

@@ -53,14 +53,12 @@ impl<M: Medium> Metered<M> {
 
     /// Bytes written so far.
     pub fn traffic(&self) -> Traffic {
-        let mut traffic = Traffic::default();
-        for (cause, &bytes) in Cause::ALL.into_iter().zip(&self.bytes) {
-            traffic.add(cause, bytes as usize);
-        }
-        traffic
+        zerocopy::transmute!(self.bytes)
     }
 
-    fn cause(&self) -> Cause {
+    /// The cause that was last named.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
         Cause::ALL[self.cause.load(Relaxed)]
     }
 
@@ -88,18 +86,6 @@ impl<M: Medium> Metered<M> {
         let before = self.path();
         self.hint(self.cause(), path);
         before
-    }
-
-    /// Posts a write for another cause than what goes on.
-    ///
-    /// # Errors
-    /// As [`Medium::write`].
-    pub fn write_aside(&mut self, cause: Cause, at: Offset, bytes: &[u8]) -> Result<()> {
-        let before = self.cause();
-        self.on(cause);
-        let written = self.write(at, bytes);
-        self.on(before);
-        written
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! * What lies on the medium says which of the two made it, so that recovery needs no name.
 
-use crate::dual_page::{self, DualPage, PoolLimit};
+use crate::dual_page::{self, DualPage};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, PageLines};
 use crate::kind::SchemeKind;
@@ -14,52 +14,16 @@ use crate::scheme::{
 use std::io;
 use std::ops::Range;
 
-/// How a store is made. Each scheme takes the parts that it has a use for.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// The lines and pages the caller sees. [`SchemeKind::Packed`] cuts the medium into lines 64 times
-    /// as large.
-    pub geometry: Geometry,
-    /// How many derivative pages there may be.
-    pub pool: PoolLimit,
-    /// Bytes of journal.
-    pub journal_bytes: u64,
-    /// Whether lines have checksums; if not said, where lines on the medium are of 4096 bytes or more.
-    pub checksums: Option<bool>,
-    /// Tells the store from others that were on the same medium; a random number if not given.
-    pub id: Option<u64>,
-}
+/// How a store is made, by the lines and pages that the caller sees: [`SchemeKind::Packed`] cuts the medium into lines
+/// 64 times as large.
+pub type Setup = dual_page::Options;
 
-impl Setup {
-    /// A growing pool, a journal of a mebibyte.
-    #[must_use]
-    pub fn new(geometry: Geometry) -> Setup {
-        Setup {
-            geometry,
-            pool: PoolLimit::Grow,
-            journal_bytes: 1 << 20,
-            checksums: None,
-            id: None,
-        }
-    }
-
-    fn dual_page(&self, geometry: Geometry) -> dual_page::Options {
-        let defaults = dual_page::Options::new(geometry);
-        dual_page::Options {
-            pool: self.pool,
-            journal_bytes: self.journal_bytes,
-            checksums: self.checksums.unwrap_or(defaults.checksums),
-            id: self.id,
-            ..defaults
-        }
-    }
-
-    /// The same for the scheme below packed lines.
-    fn below_packed(&self) -> Result<dual_page::Options> {
-        let (line, extent) = (self.geometry.page_bytes(), self.geometry.extent_bytes());
-        let extent = extent.next_multiple_of(line * LINES_PER_PAGE);
-        Ok(self.dual_page(Geometry::new(line as u32, extent as u32)?))
-    }
+/// The same for the scheme below packed lines.
+fn below_packed(setup: &Setup) -> Result<Setup> {
+    let (line, extent) = (setup.geometry.page_bytes(), setup.geometry.extent_bytes());
+    let extent = extent.next_multiple_of(line * LINES_PER_PAGE);
+    let geometry = Geometry::new(line as u32, extent as u32)?;
+    Ok(Setup { geometry, ..*setup })
 }
 
 /// A store of a product.
@@ -88,12 +52,9 @@ impl<M: Medium> ProductScheme<M> {
     /// Those of the scheme's own `create`; [`Error::Invalid`] for a baseline, which no product opens.
     pub fn create(kind: SchemeKind, medium: M, setup: &Setup) -> Result<ProductScheme<M>> {
         Ok(match kind {
-            SchemeKind::DualPage => {
-                let store = DualPage::create(medium, &setup.dual_page(setup.geometry))?;
-                ProductScheme::DualPage(Box::new(store))
-            }
+            SchemeKind::DualPage => ProductScheme::DualPage(Box::new(DualPage::create(medium, setup)?)),
             SchemeKind::Packed => {
-                let below = DualPage::create(medium, &setup.below_packed()?)?;
+                let below = DualPage::create(medium, &below_packed(setup)?)?;
                 let options = packed::Options {
                     id: setup.id,
                     ..packed::Options::default()

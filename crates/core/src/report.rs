@@ -15,7 +15,7 @@ pub struct Report {
     pub captured_bytes: u64,
     /// Lines that were written: those that differ, where the source asked to compare.
     pub lines: u64,
-    /// Whether the scheme ran out of pool and took its slower path ([`Pressure::Commit`](crate::Room::Commit)).
+    /// Whether the scheme ran out of pool and took its slower path ([`Pressure::Commit`](crate::Pressure::Commit)).
     pub fallback: bool,
     /// Microseconds comparing and writing lines, in the background.
     pub write_us: u64,

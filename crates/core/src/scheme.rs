@@ -10,6 +10,7 @@ use crate::poison::Poison;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The number of a commit; the first is 1, and 0 means there is none yet.
 pub type Epoch = u64;
@@ -45,8 +46,22 @@ pub struct Recovered {
 }
 
 /// Bytes written to the medium since the scheme was opened, by [`Cause`]. Their sum over the changed
-/// bytes is the write amplification.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+/// bytes is the write amplification. The fields stand in the order of the causes.
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Debug,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+)]
+#[repr(C)]
 #[serde(default)]
 pub struct Traffic {
     /// Lines of pages.
@@ -75,13 +90,13 @@ impl Traffic {
     /// The counter of a cause.
     #[must_use]
     pub fn of(&self, cause: Cause) -> u64 {
-        let mut copy = *self;
-        *copy.counter(cause)
+        let counters: &[u64; Cause::ALL.len()] = zerocopy::transmute_ref!(self);
+        counters[cause as usize]
     }
 
     /// Adds `bytes` to the counter of a cause.
     pub fn add(&mut self, cause: Cause, bytes: usize) {
-        *self.counter(cause) += bytes as u64;
+        self.counters()[cause as usize] += bytes as u64;
     }
 
     /// Everything written.
@@ -90,35 +105,16 @@ impl Traffic {
         Cause::ALL.iter().map(|&cause| self.of(cause)).sum()
     }
 
-    fn counter(&mut self, cause: Cause) -> &mut u64 {
-        match cause {
-            Cause::Data => &mut self.data_bytes,
-            Cause::Context => &mut self.context_bytes,
-            Cause::Journal => &mut self.journal_bytes,
-            Cause::Snapshot => &mut self.snapshot_bytes,
-            Cause::Reclaim => &mut self.reclaim_bytes,
-            Cause::Fallback => &mut self.fallback_bytes,
-            Cause::Log => &mut self.log_bytes,
-            Cause::Copy => &mut self.copy_bytes,
-            Cause::Migration => &mut self.migration_bytes,
-            Cause::WriteBack => &mut self.write_back_bytes,
-        }
+    /// The counters, by cause.
+    fn counters(&mut self) -> &mut [u64; Cause::ALL.len()] {
+        zerocopy::transmute_mut!(self)
     }
 
-    // By fields: by causes it was 5% of the instructions of a section.
-    fn each(self, other: Traffic, combine: impl Fn(u64, u64) -> u64) -> Traffic {
-        Traffic {
-            data_bytes: combine(self.data_bytes, other.data_bytes),
-            context_bytes: combine(self.context_bytes, other.context_bytes),
-            journal_bytes: combine(self.journal_bytes, other.journal_bytes),
-            snapshot_bytes: combine(self.snapshot_bytes, other.snapshot_bytes),
-            reclaim_bytes: combine(self.reclaim_bytes, other.reclaim_bytes),
-            fallback_bytes: combine(self.fallback_bytes, other.fallback_bytes),
-            log_bytes: combine(self.log_bytes, other.log_bytes),
-            copy_bytes: combine(self.copy_bytes, other.copy_bytes),
-            migration_bytes: combine(self.migration_bytes, other.migration_bytes),
-            write_back_bytes: combine(self.write_back_bytes, other.write_back_bytes),
+    fn each(mut self, mut other: Traffic, combine: impl Fn(u64, u64) -> u64) -> Traffic {
+        for (counter, other) in self.counters().iter_mut().zip(other.counters()) {
+            *counter = combine(*counter, *other);
         }
+        self
     }
 }
 
@@ -207,6 +203,12 @@ pub struct Damage {
 }
 
 impl Damage {
+    /// This finding.
+    pub(crate) fn new(what: impl Into<String>, at: Offset, why: impl Into<String>) -> Damage {
+        let (what, why) = (what.into(), why.into());
+        Damage { what, at, why }
+    }
+
     /// At most this number of findings is listed.
     pub(crate) const MOST: usize = 16;
 
@@ -406,27 +408,24 @@ pub trait Simulated: Idle {
         Ok(true)
     }
 
-    /// Idle-time work on at most `pages` pages, such as copying derivative lines home. Durable
-    /// when it returns. Says how many pages it did.
-    ///
-    /// # Errors
-    /// As [`Scheme::commit`].
-    fn consolidate(&mut self, pages: u64) -> Result<u64> {
-        let _ = pages;
-        Ok(0)
-    }
-
-    /// From now on a commit does not refill a limited pool: the owner calls [`Simulated::replenish`] when
+    /// From now on a commit does not refill a limited pool: the owner calls [`Simulated::reclaim`] when
     /// nothing waits for it (DPC 4.4.3).
     fn defer_reclaim(&mut self) {}
 
-    /// Refills a limited pool, so that it has as many derivative pages free as were handed out since the
-    /// last time. Says how many were freed; `None` from a scheme without a pool.
+    /// Pages to reclaim so that a limited pool has as many derivative pages free as were handed out since the
+    /// last time; `None` from a scheme without a pool.
+    fn shortage(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// Frees up to `pages` derivative pages of clean pages: their lines are copied home. Durable when it returns.
+    /// Says how many were freed.
     ///
     /// # Errors
     /// As [`Scheme::commit`].
-    fn replenish(&mut self) -> Result<Option<u64>> {
-        Ok(None)
+    fn reclaim(&mut self, pages: u64) -> Result<u64> {
+        let _ = pages;
+        Ok(0)
     }
 
     /// Whether the owner keeps the page where it is quickly written again (DPC: cached in DRAM).

@@ -43,7 +43,7 @@ fn live(kind: SchemeKind) {
     }
     store.discard(PageId(5)..PageId(6)).unwrap();
     store.commit(b"there").unwrap();
-    store.consolidate(2).unwrap();
+    store.reclaim(2).unwrap();
     if kind != SchemeKind::InPlace {
         write(&mut store, 0, 3, 9);
         store.abandon();

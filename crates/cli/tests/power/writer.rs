@@ -21,7 +21,7 @@ type Model = BTreeMap<u64, [Epoch; 64]>;
 struct Plan {
     writes: Vec<(u64, LineMask)>,
     discard: Option<u64>,
-    consolidate: u64,
+    reclaim: u64,
     context_bytes: usize,
 }
 
@@ -40,7 +40,7 @@ impl Plan {
         Plan {
             writes: writes.collect(),
             discard: random.once_in(10).then(|| random.below(PAGES)),
-            consolidate: random.below(3),
+            reclaim: random.below(3),
             context_bytes: 8 + random.below(300) as usize,
         }
     }
@@ -171,7 +171,7 @@ fn commit(store: &mut DualPage<AnyMedium>, plan: &Plan, epoch: Epoch) -> Result<
     }
     let committed = store.commit(&context(epoch, plan.context_bytes))?;
     assert_eq!(committed, epoch);
-    store.consolidate(plan.consolidate)?;
+    store.reclaim(plan.reclaim)?;
     Ok(())
 }
 

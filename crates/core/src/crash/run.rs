@@ -27,8 +27,8 @@ pub enum Step {
     Discard(Range<u64>),
     /// The pages that the scheme wishes for are written whole, as they are.
     Grant,
-    /// Idle-time work on at most this number of pages.
-    Consolidate(u64),
+    /// The derivative pages of at most this number of pages are freed.
+    Reclaim(u64),
     /// All space that can be given back is.
     GiveBack,
     /// A commit with a context: its length in bytes, and the value it is filled from.
@@ -106,7 +106,7 @@ impl<S: Simulated> Run<S> {
                 self.newest.pages.retain(|page, _| !pages.contains(page));
             }
             Step::Grant => self.grant()?,
-            Step::Consolidate(pages) => drop(self.scheme.consolidate(*pages)?),
+            Step::Reclaim(pages) => drop(self.scheme.reclaim(*pages)?),
             Step::GiveBack => while self.scheme.give_back()? {},
             Step::Commit(len, value) => {
                 self.end_epoch(*len, *value);
@@ -261,7 +261,7 @@ pub struct Profile {
 }
 
 /// A random run: first writes and overwrites, discards, growth, huge and empty commits, expected
-/// pages, consolidation, abandoned epochs.
+/// pages, reclaims, abandoned epochs.
 #[must_use]
 pub fn random_steps(profile: &Profile, random: &mut Random) -> Vec<Step> {
     let mut steps = Vec::new();
@@ -296,7 +296,7 @@ pub fn random_steps(profile: &Profile, random: &mut Random) -> Vec<Step> {
             }
         }
         if random.once_in(7) {
-            steps.push(Step::Consolidate(1 + random.below(pages)));
+            steps.push(Step::Reclaim(1 + random.below(pages)));
         }
         if random.once_in(9) {
             steps.push(Step::Abandon);

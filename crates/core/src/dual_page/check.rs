@@ -27,11 +27,7 @@ impl<M: Medium> DualPage<M> {
         let mut damage = Vec::new();
         if (loaded.epoch, loaded.slots.sequence) != (self.epoch, self.slots.sequence) {
             let why = format!("epoch {} on the medium, {} in memory", loaded.epoch, self.epoch);
-            damage.push(Damage {
-                what: "journal".into(),
-                at: loaded.slots.tail,
-                why,
-            });
+            damage.push(Damage::new("journal", loaded.slots.tail, why));
         }
         self.compare(&loaded.table, &mut damage);
         self.compare_sums(&loaded, &mut damage);
@@ -54,11 +50,7 @@ impl<M: Medium> DualPage<M> {
         for (key, physical) in differ.take(MOST) {
             let why = format!("page {} is mapped otherwise in memory", key.0);
             let at = self.space.offset(physical);
-            damage.push(Damage {
-                what: "page table entry".into(),
-                at,
-                why,
-            });
+            damage.push(Damage::new("page table entry", at, why));
         }
     }
 
@@ -83,11 +75,11 @@ impl<M: Medium> DualPage<M> {
                 let mut lines = (0..LINES_PER_PAGE).map(home);
                 let differs = lines.find(|&line| found.get(line) != known.get(line));
                 if let Some(line) = differs.filter(|_| damage.len() < MOST) {
-                    damage.push(Damage {
-                        what: "checksum of a line".into(),
-                        at: line * self.geometry().line_bytes() as u64,
-                        why: format!("of {}: it is otherwise in memory", self.name(key)),
-                    });
+                    damage.push(Damage::new(
+                        "checksum of a line",
+                        line * self.geometry().line_bytes() as u64,
+                        format!("of {}: it is otherwise in memory", self.name(key)),
+                    ));
                 }
             }
         }
@@ -140,21 +132,9 @@ impl<M: Medium> DualPage<M> {
 /// Damage as an entry of a list; other errors are the caller's.
 fn damage_of(error: Error) -> Result<Damage> {
     match error {
-        Error::Damaged { what, at, why } => Ok(Damage {
-            what: what.into(),
-            at,
-            why,
-        }),
-        Error::Foreign(why) => Ok(Damage {
-            what: "superblock".into(),
-            at: 0,
-            why,
-        }),
-        Error::Io { what, at, source } => Ok(Damage {
-            what,
-            at,
-            why: source.to_string(),
-        }),
+        Error::Damaged { what, at, why } => Ok(Damage::new(what, at, why)),
+        Error::Foreign(why) => Ok(Damage::new("superblock", 0, why)),
+        Error::Io { what, at, source } => Ok(Damage::new(what, at, source.to_string())),
         other => Err(other),
     }
 }

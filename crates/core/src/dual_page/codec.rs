@@ -66,11 +66,34 @@ pub(crate) fn put_mask(out: &mut Vec<u8>, mask: LineMask) {
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
+    /// Of how many it is the rest.
+    len: usize,
+    field: &'static str,
 }
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Cursor<'a> {
-        Cursor { bytes }
+        let len = bytes.len();
+        Cursor {
+            bytes,
+            len,
+            field: "first field",
+        }
+    }
+
+    /// The field that is read next.
+    pub(crate) fn named(&mut self, field: &'static str) -> &mut Cursor<'a> {
+        self.field = field;
+        self
+    }
+
+    /// That the field last named is cut, or holds a value that it cannot have.
+    #[cold]
+    pub(crate) fn refuse(&self) -> String {
+        let (field, before, len) = (self.field, self.len - self.left(), self.len);
+        format!(
+            "its checksum is right, but its {field}, before byte {before} of {len}, is cut or out of range"
+        )
     }
 
     /// Bytes not read yet.

@@ -87,7 +87,7 @@ impl<M: Medium> DualPage<M> {
         let mark = self.set_context(context)?;
         let home = match self.defers_reclaim {
             true => Vec::new(),
-            false => match self.shortage() {
+            false => match self.find_shortage() {
                 0 => Vec::new(),
                 wanted => self.reclaim_pages(wanted)?,
             },
@@ -507,8 +507,7 @@ impl<M: Medium> DualPage<M> {
         self.touched = touched;
         self.touched.clear();
         self.release_empty(emptied)?;
-        let spare = self.pool.spare_extents();
-        self.pool.give_back(spare, &mut self.space, &mut self.medium)?;
+        self.trim_pool()?;
         self.try_redo()
     }
 

@@ -33,6 +33,14 @@ pub(super) struct Fallback {
 }
 
 impl Fallback {
+    /// What recovery found: it reads these extents.
+    pub(super) fn in_extents(extents: Vec<u32>) -> Fallback {
+        Fallback {
+            extents,
+            ..Fallback::default()
+        }
+    }
+
     /// Places for `lines` of a page, those it has already included.
     ///
     /// # Errors

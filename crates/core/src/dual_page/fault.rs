@@ -63,19 +63,4 @@ impl<M> DualPage<M> {
     pub fn plant(&mut self, fault: Fault) {
         self.fault = Some(fault);
     }
-
-    /// [`DualPage::recover`], making this mistake from the start.
-    ///
-    /// # Errors
-    /// As recovery.
-    #[cfg(any(test, feature = "faults"))]
-    pub fn recover_with(
-        medium: M,
-        fault: Fault,
-    ) -> crate::error::Result<(DualPage<M>, crate::scheme::Recovered)>
-    where
-        M: crate::medium::Medium,
-    {
-        DualPage::recover_from(medium, Some(fault))
-    }
 }

@@ -307,33 +307,42 @@ pub(super) fn find(bytes: &[u8], generation: u32, seed: u32) -> Option<(Stamp, u
     Some((stamp, end))
 }
 
-/// What a record [`find`] found says. `None` if it makes no sense.
-pub(super) fn decode(record: &[u8]) -> Option<Change> {
-    let body_len = record::peek::<RawHeader>(record)?.body_len.get() as usize;
-    let mut body = Cursor::new(record.get(HEADER..HEADER + body_len)?);
+/// What a record [`find`] found says.
+///
+/// # Errors
+/// The field that is out of its range.
+pub(super) fn decode(record: &[u8]) -> Result<Change, String> {
+    let body_len = record::peek::<RawHeader>(record).map_or(0, |header| header.body_len.get() as usize);
+    let body = record.get(HEADER..HEADER.saturating_add(body_len));
+    let mut body =
+        Cursor::new(body.ok_or_else(|| format!("a body of {body_len} bytes, which are not there"))?);
+    read_change(&mut body).ok_or_else(|| body.refuse())
+}
+
+fn read_change(body: &mut Cursor<'_>) -> Option<Change> {
     let mut change = Change {
-        context: read_context(&mut body)?,
+        context: read_context(body)?,
         ..Change::default()
     };
     let mut last = 0;
     while body.left() > 0 {
-        let tag = body.byte()?;
+        let tag = body
+            .named("number of a section")
+            .byte()
+            .filter(|&tag| tag > last)?;
         let count = body.number()?;
-        if tag <= last {
-            return None;
-        }
         last = tag;
         match tag {
-            HOME => change.home = read_runs(&mut body, count)?,
-            DEATHS => change.deaths = read_runs(&mut body, count)?,
-            CLAIMS => change.claims = read_claims(&mut body, count)?,
-            BIRTHS => change.births = read_runs(&mut body, count)?,
-            FRAMES => change.frames = read_frames(&mut body, count)?,
-            FLIPS => change.flips = read_flips(&mut body, count)?,
-            REDO => change.redo = read_redo(&mut body, count)?,
-            SUMS => change.sums = PageSums::decode(&mut body, count)?,
+            HOME => change.home = read_runs(body.named("pages brought home"), count)?,
+            DEATHS => change.deaths = read_runs(body.named("discarded pages"), count)?,
+            CLAIMS => change.claims = read_claims(body.named("claimed extents"), count)?,
+            BIRTHS => change.births = read_runs(body.named("new pages"), count)?,
+            FRAMES => change.frames = read_frames(body.named("derivative pages"), count)?,
+            FLIPS => change.flips = read_flips(body.named("changed lines"), count)?,
+            REDO => change.redo = read_redo(body.named("lines in the fall-back"), count)?,
+            SUMS => change.sums = PageSums::decode(body.named("checksums"), count)?,
             UNFENCED if count == 1 => change.unfenced = true,
-            PAYLOAD => change.payload = body.bytes(count)?.to_vec(),
+            PAYLOAD => change.payload = body.named("payload").bytes(count)?.to_vec(),
             _ => return None,
         }
     }
@@ -342,7 +351,7 @@ pub(super) fn decode(record: &[u8]) -> Option<Change> {
 
 pub(super) fn read_context(body: &mut Cursor<'_>) -> Option<ContextMark> {
     Some(ContextMark {
-        len: body.number()?,
+        len: body.named("context").number()?,
         crc: body.u32()?,
     })
 }
@@ -477,7 +486,7 @@ mod tests {
             prop_assert_eq!(find(&record, 3, 5), Some((STAMP, record.len())));
             prop_assert_eq!(find(&record, 4, 5), None);
             prop_assert_eq!(find(&record, 3, 6), None);
-            prop_assert_eq!(decode(&record), Some(change));
+            prop_assert_eq!(decode(&record), Ok(change));
         }
 
         #[test]
@@ -496,7 +505,7 @@ mod tests {
             let len = U32::new(body.len() as u32);
             record[offset_of!(RawHeader, body_len)..].copy_from_slice(len.as_bytes());
             record.append(&mut body);
-            decode(&record);
+            let _ = decode(&record);
         }
     }
 

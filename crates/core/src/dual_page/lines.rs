@@ -30,6 +30,12 @@ impl<M: Medium> DualPage<M> {
         number * self.geometry().page_bytes() as u64 + (line * self.geometry().line_bytes()) as u64
     }
 
+    /// The entry of a page that is there.
+    pub(super) fn newest(&self, key: Key) -> Option<EntryIndex> {
+        let place = self.table.find(key)?;
+        self.table[place].is(Flags::NEWEST).then_some(place)
+    }
+
     /// Visits the newest version of `lines`, in runs that lie together on the medium.
     fn newest_runs(
         &self,
@@ -67,11 +73,7 @@ impl<M: Medium> DualPage<M> {
     /// As [`DualPage::read_key`], only `lines` of them.
     pub(super) fn read_lines(&self, key: Key, first: usize, lines: LineMask, into: &mut [u8]) -> Result<()> {
         let line = self.geometry().line_bytes();
-        let Some(place) = self
-            .table
-            .find(key)
-            .filter(|&place| self.table[place].is(Flags::NEWEST))
-        else {
+        let Some(place) = self.newest(key) else {
             into.fill(0);
             return Ok(());
         };
@@ -91,16 +93,13 @@ impl<M: Medium> DualPage<M> {
         let (k, line_bytes) = (wrong.0.trailing_zeros() as usize, self.geometry().line_bytes());
         let at = at + (k * line_bytes) as u64;
         let found = crc32c(&bytes[k * line_bytes..(k + 1) * line_bytes]);
-        Err(Error::Damaged {
-            what: "line of a page",
-            at,
-            why: format!(
-                "line {} of {}: checksum {found:08x}, its commit says {:08x}",
-                first + k,
-                self.name(key),
-                sums.crc(at / line_bytes as u64)
-            ),
-        })
+        let why = format!(
+            "line {} of {}: checksum {found:08x}, its commit says {:08x}",
+            first + k,
+            self.name(key),
+            sums.crc(at / line_bytes as u64)
+        );
+        Err(Error::damaged("line of a page", at, why))
     }
 
     /// Which of the lines read at byte `at` have another checksum than they must.
@@ -119,8 +118,7 @@ impl<M: Medium> DualPage<M> {
 
     /// Where the newest version of a line lies, if the page is there.
     pub(super) fn place_of(&self, key: Key, line: usize) -> Option<Offset> {
-        let there = |&place: &EntryIndex| self.table[place].is(Flags::NEWEST);
-        let place = self.table.find(key).filter(there)?;
+        let place = self.newest(key)?;
         let mut found = None;
         let looked = self.newest_runs(key, place, LineMask::run(line, 1), |at, _| {
             found = Some(at);
@@ -131,10 +129,7 @@ impl<M: Medium> DualPage<M> {
 
     /// The newest version in place, where it lies in one home.
     pub(super) fn view_key(&self, key: Key, first: usize, len: usize) -> Option<&[u8]> {
-        let place = self
-            .table
-            .find(key)
-            .filter(|&place| self.table[place].is(Flags::NEWEST))?;
+        let place = self.newest(key)?;
         let lines = LineMask::run(first, len / self.geometry().line_bytes());
         let at = self.at(self.single_home(place, lines)?, first);
         let bytes = self.medium.view(at, len)?;
@@ -161,11 +156,7 @@ impl<M: Medium> DualPage<M> {
         if bytes.is_empty() {
             return Ok(LineMask::NONE);
         }
-        let Some(place) = self
-            .table
-            .find(key)
-            .filter(|&place| self.table[place].is(Flags::NEWEST))
-        else {
+        let Some(place) = self.newest(key) else {
             return Ok(LineMask(nonzero_lines(bytes, line) << first));
         };
         if let Some(differ) = self.diff_views(place, first, bytes) {

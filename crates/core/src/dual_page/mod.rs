@@ -78,9 +78,6 @@ pub enum PoolLimit {
     PerMille(u32),
 }
 
-/// DPC's share: 300 MB of derivative pages for 8 GB.
-pub const DPC_SHARE: PoolLimit = PoolLimit::PerMille(37);
-
 /// Bits a page of the derivative page table costs in the controller: the base page's number in a
 /// 48-bit address space, and whether the entry is valid (DPC Tables 2 and 3).
 pub const BITS_PER_PAGE: u64 = 36 + 1;
@@ -102,9 +99,9 @@ pub struct Options {
     /// Bytes a journal has at least. A longer one makes snapshots rarer and recovery longer.
     pub journal_bytes: u64,
     /// Whether every line of a page has a checksum, verified when it is read and by
-    /// [`Scheme::check`](crate::Scheme::check). It takes four bytes a line in memory, in the record of the commit that writes the line
-    /// and in snapshots.
-    pub checksums: bool,
+    /// [`Scheme::check`](crate::Scheme::check). It takes four bytes a line in memory, in the record of the commit that
+    /// writes the line and in snapshots. If not said, where lines on the medium are of 4096 bytes or more.
+    pub checksums: Option<bool>,
     /// Tells the store from others that were on the same medium; a random number if not given.
     pub id: Option<u64>,
 }
@@ -117,7 +114,7 @@ impl Options {
             geometry,
             pool: PoolLimit::Grow,
             journal_bytes: 1 << 20,
-            checksums: sums::are_default(geometry),
+            checksums: None,
             id: None,
         }
     }
@@ -125,6 +122,7 @@ impl Options {
     /// The same with checksums of lines, or without.
     #[must_use]
     pub fn checksums(self, checksums: bool) -> Options {
+        let checksums = Some(checksums);
         Options { checksums, ..self }
     }
 
@@ -208,6 +206,7 @@ impl<M: Medium> DualPage<M> {
                 "a journal of {asked} bytes: at most {JOURNAL_LIMIT}"
             )));
         }
+        let checksums = options.checksums.unwrap_or(sums::are_default(options.geometry));
         let superblock = Superblock {
             geometry: options.geometry,
             id: options
@@ -215,9 +214,9 @@ impl<M: Medium> DualPage<M> {
                 .unwrap_or_else(|| RandomState::new().build_hasher().finish()),
             pool_pages: pool_pages(&medium, options)?,
             journal_bytes: options.journal_bytes,
-            checksums: options.checksums,
-            unfenced: options.checksums,
-            payloads: options.checksums,
+            checksums,
+            unfenced: checksums,
+            payloads: checksums,
         };
         if medium.len() >= BLOCK as u64 {
             medium.write(0, &[0; BLOCK])?;
@@ -254,31 +253,19 @@ impl<M: Medium> DualPage<M> {
 
     /// The scheme that is on the medium, and the lines still in its fall-back.
     fn assemble(medium: M, loaded: Loaded) -> (DualPage<M>, Vec<(Key, Redo)>) {
-        let Loaded {
-            slots,
-            table,
-            space,
-            pool,
-            context,
-            redo,
-            redo_extents,
-            sums,
-            epoch,
-            unfenced: _,
-        } = loaded;
-        let geometry = slots.superblock.geometry;
-        let mut store = DualPage {
+        let geometry = loaded.slots.superblock.geometry;
+        let store = DualPage {
             medium: Metered::new(medium),
             shell: Shell::new(geometry, page_limit(geometry), context_limit(geometry)),
-            table,
-            space,
-            pool,
-            slots,
-            fallback: Fallback::default(),
-            sums,
-            context,
+            table: loaded.table,
+            space: loaded.space,
+            pool: loaded.pool,
+            slots: loaded.slots,
+            fallback: Fallback::in_extents(loaded.redo_extents),
+            sums: loaded.sums,
+            context: loaded.context,
             written_context: context::WrittenContext::default(),
-            epoch,
+            epoch: loaded.epoch,
             touched: Vec::new(),
             claimed: Vec::new(),
             exhausted: false,
@@ -290,8 +277,7 @@ impl<M: Medium> DualPage<M> {
             record: Vec::new(),
             scratch: Mutex::default(),
         };
-        store.fallback.extents = redo_extents;
-        (store, redo)
+        (store, loaded.redo)
     }
 
     /// The checkpoint on `medium`, exactly as its last durable commit left it.
@@ -299,7 +285,7 @@ impl<M: Medium> DualPage<M> {
     /// # Errors
     /// [`Error::Damaged`] and [`Error::Foreign`] name the fault and its place; nothing is written then.
     pub fn recover(medium: M) -> Result<(DualPage<M>, Recovered)> {
-        DualPage::recover_from(medium, None)
+        DualPage::recover_with(medium, None)
     }
 
     /// The medium.

@@ -7,9 +7,8 @@
 
 use super::fault::Fault;
 use super::journal::{self, Change, PAYLOAD_OVERHEAD, Stamp};
-use super::recover::{bytes, damaged};
 use super::{Commit, DualPage, Error, Result};
-use crate::medium::Medium;
+use crate::medium::{Medium, bytes};
 use crate::scheme::Epoch;
 
 impl<M: Medium> DualPage<M> {
@@ -49,12 +48,12 @@ impl<M: Medium> DualPage<M> {
         while at < records.len() {
             let found = journal::find(&records[at..], generation, seed);
             let whole = found.and_then(|(stamp, len)| {
-                let change = journal::decode(&records[at..at + len])?;
+                let change = journal::decode(&records[at..at + len]).ok()?;
                 Some((stamp.epoch, change.payload, len))
             });
             let Some((epoch, payload, len)) = whole else {
                 let why = "it was valid when it was read before";
-                return Err(damaged("journal record", start + at as u64, why));
+                return Err(Error::damaged("journal record", start + at as u64, why));
             };
             if !payload.is_empty() {
                 payloads.push((epoch, payload));
@@ -84,7 +83,12 @@ impl<M: Medium> DualPage<M> {
                 epoch,
             };
             let whole = journal::encode(&change, stamp, self.slots.seed, &mut record);
-            whole.ok_or_else(|| Error::Invalid("a payload is too large to be copied".into()))?;
+            whole.ok_or_else(|| {
+                let (len, most) = (change.payload.len(), u32::MAX);
+                Error::Invalid(format!(
+                    "a payload of {len} bytes, of at most {most} with its record: commit the pages themselves"
+                ))
+            })?;
             records.extend_from_slice(&record);
         }
         Ok((records, count))

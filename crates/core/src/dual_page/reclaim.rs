@@ -32,7 +32,7 @@ impl<M: Medium> DualPage<M> {
             Some(frame) => Some(frame),
             None => {
                 let before = self.medium.waits(path);
-                self.reclaim(BATCH.max(self.pool.info().pages / 8))?;
+                self.free_pages(BATCH.max(self.pool.info().pages / 8))?;
                 self.medium.waits(before);
                 self.pool.take(key)
             }
@@ -80,7 +80,7 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// Frees up to `wanted` derivative pages of clean pages, with a record of its own.
-    pub(super) fn reclaim(&mut self, wanted: u64) -> Result<u64> {
+    pub(super) fn free_pages(&mut self, wanted: u64) -> Result<u64> {
         let keys = self.reclaim_pages(wanted)?;
         self.record_home(&keys)
     }
@@ -127,6 +127,12 @@ impl<M: Medium> DualPage<M> {
         self.record_home(&home)?;
         self.pool.give_back(0, &mut self.space, &mut self.medium)?;
         Ok(self.pool.info().pages < had)
+    }
+
+    /// Gives back most extents of a growing pool that have no used page.
+    pub(super) fn trim_pool(&mut self) -> Result<()> {
+        let spare = self.pool.spare_extents();
+        self.pool.give_back(spare, &mut self.space, &mut self.medium)
     }
 
     /// The mistake [`Fault::GiveBackEarly`].
@@ -229,7 +235,7 @@ impl<M: Medium> DualPage<M> {
     }
 
     /// Pages to free so that a limited pool has as many as were handed out since the last time.
-    pub(super) fn shortage(&mut self) -> u64 {
+    pub(super) fn find_shortage(&mut self) -> u64 {
         let demand = std::mem::take(&mut self.pool.demand);
         match self.pool.is_limited() {
             true => demand.saturating_sub(self.pool.room()),

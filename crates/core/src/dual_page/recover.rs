@@ -26,10 +26,9 @@ use super::sums::Sums;
 use super::superblock::{BLOCK, Superblock, Switch};
 use crate::error::{Error, Result};
 use crate::geometry::LineMask;
-use crate::medium::{Medium, Offset};
+use crate::medium::{Medium, bytes, read_array};
 use crate::scheme::{Epoch, Recovered, Scheme};
 use crc32c::{crc32c, crc32c_append};
-use std::borrow::Cow;
 
 /// The content of the medium, verified.
 pub(super) struct Loaded {
@@ -80,14 +79,6 @@ impl Loaded {
     }
 }
 
-pub(super) fn damaged(what: &'static str, at: Offset, why: impl Into<String>) -> Error {
-    Error::Damaged {
-        what,
-        at,
-        why: why.into(),
-    }
-}
-
 /// Reads all there is but pages, and of them the lines that the last record must have to be valid.
 pub(super) fn load(medium: &impl Medium, fault: Option<Fault>) -> Result<Loaded> {
     let loaded = load_until(medium, u64::MAX)?;
@@ -111,7 +102,7 @@ fn load_until(medium: &impl Medium, last: u64) -> Result<Loaded> {
     for extent in switch.slot.extents() {
         if !space.occupy(extent.into(), Role::Slot) {
             let why = format!("slot extent {extent}, the medium has {} extents", space.extents());
-            return Err(damaged("switch record", at, why));
+            return Err(Error::damaged("switch record", at, why));
         }
     }
     let mut replay = Replay {
@@ -123,18 +114,7 @@ fn load_until(medium: &impl Medium, last: u64) -> Result<Loaded> {
     replay.occupy_bases()?;
     let tail = replay.run(medium, last)?;
     let mark = replay.check_mark(medium)?;
-    let Replay {
-        mut space,
-        table,
-        context,
-        redo,
-        sums,
-        sequence,
-        epoch,
-        unfenced,
-        payload_at,
-        ..
-    } = replay;
+    let (epoch, sequence) = (replay.epoch, replay.sequence);
     // Every record was found to be the next one, of the same epoch as the one before or the next.
     assert!(
         epoch >= switch.epoch && epoch - switch.epoch <= sequence - switch.sequence,
@@ -147,18 +127,18 @@ fn load_until(medium: &impl Medium, last: u64) -> Result<Loaded> {
         (slot.start..=slot.end).contains(&tail),
         "the journal ends at byte {tail}, outside its slot {slot:?}"
     );
-    let redo_extents = find_redo(&superblock, &table, &redo, &mut space)?;
-    let pool = find_pool(&superblock, &table, &mut space)?;
+    let redo_extents = find_redo(&superblock, &replay.table, &replay.redo, &mut replay.space)?;
+    let pool = find_pool(&superblock, &replay.table, &mut replay.space)?;
     let next = Slots::generation_after(&switch, other.map(|other| other.generation), sequence);
     let spare = other.map(|other| other.slot).filter(|slot| {
         // One past the last extent there can be has none to look at.
         slot.extents().len() == slot.count as usize
             && slot
                 .extents()
-                .all(|extent| space.role(extent.into()) == Some(Role::Free))
+                .all(|extent| replay.space.role(extent.into()) == Some(Role::Free))
     });
     for extent in spare.iter().flat_map(|slot| slot.extents()) {
-        space.occupy(extent.into(), Role::Slot);
+        replay.space.occupy(extent.into(), Role::Slot);
     }
     let unmarked = mark != sequence;
     let slots = Slots {
@@ -173,27 +153,21 @@ fn load_until(medium: &impl Medium, last: u64) -> Result<Loaded> {
         incomplete: false,
         unmarked,
         lags: false,
-        payload_at,
+        payload_at: replay.payload_at,
         fenced: 0,
     };
     Ok(Loaded {
         slots,
-        table,
-        space,
+        table: replay.table,
+        space: replay.space,
         pool,
-        context,
-        redo,
+        context: replay.context,
+        redo: replay.redo,
         redo_extents,
-        sums,
+        sums: replay.sums,
         epoch,
-        unfenced: unfenced.filter(|_| unmarked),
+        unfenced: replay.unfenced.filter(|_| unmarked),
     })
-}
-
-pub(super) fn read_array<const N: usize>(medium: &impl Medium, at: Offset) -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    medium.read(at, &mut bytes)?;
-    Ok(bytes)
 }
 
 fn read_superblock(medium: &impl Medium) -> Result<Superblock> {
@@ -207,7 +181,7 @@ fn read_superblock(medium: &impl Medium) -> Result<Superblock> {
     let extent = superblock.geometry.extent_bytes() as u64;
     if medium.len() < extent {
         let why = format!("{} bytes are left of the first extent of {extent}", medium.len());
-        return Err(damaged("medium", medium.len(), why));
+        return Err(Error::damaged("medium", medium.len(), why));
     }
     Ok(superblock)
 }
@@ -222,7 +196,7 @@ fn read_switches(medium: &impl Medium, superblock: &Superblock) -> Result<(Switc
     }
     found.sort_unstable_by_key(|switch| switch.generation);
     let Some(switch) = found.pop() else {
-        return Err(damaged(
+        return Err(Error::damaged(
             "switch record",
             superblock.switch_at(0),
             "neither of the two is valid",
@@ -236,7 +210,11 @@ fn read_switches(medium: &impl Medium, superblock: &Superblock) -> Result<(Switc
             ..
         } = switch;
         let why = format!("generation {generation}, record {sequence}, epoch {epoch}: no store gets there");
-        return Err(damaged("switch record", superblock.switch_at(generation), why));
+        return Err(Error::damaged(
+            "switch record",
+            superblock.switch_at(generation),
+            why,
+        ));
     }
     let end = Slots::slot_bytes(superblock, switch.slot).end;
     let len = end - Slots::slot_bytes(superblock, switch.slot).start;
@@ -246,23 +224,13 @@ fn read_switches(medium: &impl Medium, superblock: &Superblock) -> Result<(Switc
             medium.len(),
             switch.snapshot_len
         );
-        return Err(damaged(
+        return Err(Error::damaged(
             "switch record",
             superblock.switch_at(switch.generation),
             why,
         ));
     }
     Ok((switch, found.pop()))
-}
-
-/// Bytes of the medium, in place where it is memory.
-pub(super) fn bytes(medium: &impl Medium, at: Offset, len: usize) -> Result<Cow<'_, [u8]>> {
-    if let Some(view) = medium.view(at, len) {
-        return Ok(Cow::Borrowed(view));
-    }
-    let mut bytes = vec![0; len];
-    medium.read(at, &mut bytes)?;
-    Ok(Cow::Owned(bytes))
 }
 
 fn read_snapshot(medium: &impl Medium, superblock: &Superblock, switch: &Switch) -> Result<Replay> {
@@ -274,17 +242,11 @@ fn read_snapshot(medium: &impl Medium, superblock: &Superblock, switch: &Switch)
             "checksum {crc:08x}, its switch record says {:08x}",
             switch.snapshot_crc
         );
-        return Err(damaged("snapshot", at, why));
+        return Err(Error::damaged("snapshot", at, why));
     }
     let space = Space::new(superblock.geometry, medium.len());
     let decoded = snapshot::decode(&bytes, superblock.geometry, space.extents(), superblock.checksums);
-    let Some((table, rest)) = decoded else {
-        return Err(damaged(
-            "snapshot",
-            at,
-            "its checksum is right, but it makes no sense",
-        ));
-    };
+    let (table, rest) = decoded.map_err(|why| Error::damaged("snapshot", at, why))?;
     Ok(Replay {
         superblock: *superblock,
         switch: *switch,
@@ -323,7 +285,7 @@ fn find_pool(superblock: &Superblock, table: &Table, space: &mut Space) -> Resul
                     "of page {}: it is taken, one too many, or not on the medium",
                     key.0
                 );
-                return Err(damaged("derivative page", at, why));
+                return Err(Error::damaged("derivative page", at, why));
             }
         }
     }
@@ -355,7 +317,7 @@ fn find_redo(
             }
             if !fits || space.role(extent) != Some(Role::Fallback) {
                 let why = format!("of page {}: it is taken or not on the medium", key.0);
-                return Err(damaged("fall-back line", place.saturating_mul(line), why));
+                return Err(Error::damaged("fall-back line", place.saturating_mul(line), why));
             }
         }
     }
@@ -364,7 +326,9 @@ fn find_redo(
 
 impl<M: Medium> DualPage<M> {
     /// The checkpoint on `medium`. `fault` is planted from the start, for tests.
-    pub(super) fn recover_from(medium: M, fault: Option<Fault>) -> Result<(DualPage<M>, Recovered)> {
+    /// [`DualPage::recover`], making a mistake from the start.
+    #[doc(hidden)]
+    pub fn recover_with(medium: M, fault: Option<Fault>) -> Result<(DualPage<M>, Recovered)> {
         let loaded = load(&medium, fault)?;
         let epoch = loaded.epoch;
         let (mut store, redo) = DualPage::assemble(medium, loaded);
@@ -391,7 +355,7 @@ impl<M: Medium> DualPage<M> {
         let pages = len.div_ceil(page_bytes as u64);
         // Before anything is allocated: every page of the context is there.
         if let Some(page) = (0..pages).find(|&page| self.table.entry(Key(page)).life() != Life::Present) {
-            return Err(damaged(
+            return Err(Error::damaged(
                 "context",
                 at,
                 format!("its page {page} of {pages} is missing"),
@@ -407,7 +371,7 @@ impl<M: Medium> DualPage<M> {
         context.truncate(len as usize);
         let found = crc32c(&context);
         if found != crc {
-            return Err(damaged(
+            return Err(Error::damaged(
                 "context",
                 at,
                 format!("checksum {found:08x}, its commit says {crc:08x}"),

@@ -5,14 +5,13 @@
 
 use super::journal::{self, Change, ContextMark, Redo, Stamp};
 use super::map::{Entry, EntryIndex, Extent, Flags, Key, Life, MAX_EXTENTS, Table};
-use super::recover::{bytes, damaged, read_array};
 use super::slots::Slots;
 use super::space::{Role, Space};
 use super::sums::{Sums, line_of};
 use super::superblock::{Superblock, Switch, read_mark};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::geometry::LineMask;
-use crate::medium::{Medium, Offset};
+use crate::medium::{Medium, Offset, bytes, read_array};
 use crate::scheme::Epoch;
 
 /// The mapping while records are applied to it.
@@ -44,7 +43,7 @@ impl Replay {
         {
             if !self.space.occupy(physical.into(), Role::Base) {
                 let why = format!("extent {physical} of pages {logical} is taken or not on the medium");
-                return Err(damaged("snapshot", at, why));
+                return Err(Error::damaged("snapshot", at, why));
             }
         }
         Ok(())
@@ -72,14 +71,13 @@ impl Replay {
                     stamp.epoch,
                     self.sequence + 1
                 );
-                return Err(damaged("journal record", place, why));
+                return Err(Error::damaged("journal record", place, why));
             }
-            let change =
-                journal::decode(&journal[at..at + len]).ok_or("its checksum is right, but it makes no sense");
+            let change = journal::decode(&journal[at..at + len]);
             let has_payload = change.as_ref().is_ok_and(|change| !change.payload.is_empty());
             change
-                .and_then(|change| self.apply(change))
-                .map_err(|why| damaged("journal record", place, why))?;
+                .and_then(|change| Ok(self.apply(change)?))
+                .map_err(|why| Error::damaged("journal record", place, why))?;
             match has_payload {
                 true => self.payload_at = self.payload_at.or(Some(place)),
                 false => {
@@ -101,7 +99,7 @@ impl Replay {
                     stamp.sequence,
                     start + next as u64
                 );
-                return Err(damaged("journal record", start + at as u64, why));
+                return Err(Error::damaged("journal record", start + at as u64, why));
             }
         }
         Ok(start + at as u64)
@@ -255,7 +253,7 @@ impl Replay {
     pub(super) fn check_mark(&self, medium: &impl Medium) -> Result<u64> {
         let at = self.superblock.mark_at();
         let Some(mark) = read_mark(read_array(medium, at)?, self.superblock.seed()) else {
-            return Err(damaged("mark", at, "its check does not fit"));
+            return Err(Error::damaged("mark", at, "its check does not fit"));
         };
         let is_last = self.marked[2] == self.sequence;
         let least = match self.unfenced.is_some() && is_last {
@@ -267,7 +265,7 @@ impl Replay {
                 "it says record {mark} was durable, but the journal ends with {}",
                 self.sequence
             );
-            return Err(damaged("mark", at, why));
+            return Err(Error::damaged("mark", at, why));
         }
         Ok(mark)
     }

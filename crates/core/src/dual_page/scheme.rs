@@ -42,9 +42,7 @@ impl<M: Medium> Mechanism for DualPage<M> {
     }
 
     fn has_page(&self, page: PageId) -> bool {
-        self.table
-            .key(page)
-            .is_some_and(|key| self.table.entry(key).is(Flags::NEWEST))
+        self.table.key(page).and_then(|key| self.newest(key)).is_some()
     }
 
     fn diff_newest(&self, page: PageId, first: usize, bytes: &[u8]) -> Result<LineMask> {
@@ -150,23 +148,19 @@ impl<M: Medium> Simulated for DualPage<M> {
         shell::guarded_page(self, page, |store| store.make_ready(store.key(page)))
     }
 
-    fn consolidate(&mut self, pages: u64) -> Result<u64> {
-        shell::guarded(self, Path::Background, |store| {
-            let freed = store.reclaim(pages)?;
-            let spare = store.pool.spare_extents();
-            store.pool.give_back(spare, &mut store.space, &mut store.medium)?;
-            Ok(freed)
-        })
-    }
-
     fn defer_reclaim(&mut self) {
         self.defers_reclaim = true;
     }
 
-    fn replenish(&mut self) -> Result<Option<u64>> {
-        shell::guarded(self, Path::Background, |store| match store.shortage() {
-            0 => Ok(Some(0)),
-            wanted => store.reclaim(wanted).map(Some),
+    fn shortage(&mut self) -> Option<u64> {
+        Some(self.find_shortage())
+    }
+
+    fn reclaim(&mut self, pages: u64) -> Result<u64> {
+        shell::guarded(self, Path::Background, |store| {
+            let freed = store.free_pages(pages)?;
+            store.trim_pool()?;
+            Ok(freed)
         })
     }
 

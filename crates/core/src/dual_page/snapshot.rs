@@ -141,36 +141,54 @@ fn put_sums(out: &mut Vec<u8>, sums: impl Iterator<Item = (usize, u32)>) {
     page.encode(out);
 }
 
-/// The table a snapshot describes, with checksums of lines or without; `None` if it makes no sense. At most `most`
-/// extents are made. Whether the extents and derivative pages exist, the caller checks.
-pub(super) fn decode(bytes: &[u8], geometry: Geometry, most: u32, checksums: bool) -> Option<(Table, Rest)> {
-    let extent_pages = geometry.extent_pages();
+/// The table a snapshot describes, with checksums of lines or without. At most `most` extents are made. Whether the
+/// extents and derivative pages exist, the caller checks.
+///
+/// # Errors
+/// The field that is out of its range.
+pub(super) fn decode(
+    bytes: &[u8],
+    geometry: Geometry,
+    most: u32,
+    checksums: bool,
+) -> Result<(Table, Rest), String> {
     let mut body = Cursor::new(bytes);
+    read_table(&mut body, geometry, most, checksums).ok_or_else(|| body.refuse())
+}
+
+fn read_table(
+    body: &mut Cursor<'_>,
+    geometry: Geometry,
+    most: u32,
+    checksums: bool,
+) -> Option<(Table, Rest)> {
+    let extent_pages = geometry.extent_pages();
     let mut table = Table::new(extent_pages);
     let mut sums = checksums.then(|| Sums::new(geometry, most));
-    let context = read_context(&mut body)?;
-    let count = body.number()?;
-    let redo = read_redo(&mut body, count)?;
+    let context = read_context(body)?;
+    let count = body.named("list of lines in the fall-back").number()?;
+    let redo = read_redo(body, count)?;
     if let Some(sums) = &mut sums {
         for (_, redo) in &redo {
-            let found = PageSums::decode(&mut body, 1)?;
+            let found = PageSums::decode(body, 1)?;
             let (mask, page) = found.pages().next()?;
             redo.restore_sums(sums, mask, page)?;
         }
     }
-    let count = body.number().filter(|&count| count <= most.into())?;
+    let count = body.named("number of extents").number();
+    let count = count.filter(|&count| count <= most.into())?;
     let mut last = (0_u64, 0, 0);
     for _ in 0..count {
         let logical = last
             .0
-            .checked_add(body.number()?)
+            .checked_add(body.named("number of an extent").number()?)
             .filter(|&logical| logical < MAX_EXTENTS)?;
         let physical = u32::try_from(body.step(last.1)?).ok()?;
         last.0 = logical + 1;
         last.1 = physical.into();
         table.insert(logical, physical, false);
         read_pages(
-            &mut body,
+            body,
             &mut table,
             Key(logical * extent_pages),
             (u64::from(physical) * extent_pages, extent_pages),
@@ -178,7 +196,7 @@ pub(super) fn decode(bytes: &[u8], geometry: Geometry, most: u32, checksums: boo
             sums.as_mut(),
         )?;
     }
-    (body.left() == 0).then_some((table, Rest { context, redo, sums }))
+    (body.named("end").left() == 0).then_some((table, Rest { context, redo, sums }))
 }
 
 /// The pages of one extent, from key `first` and page `base` of the medium on. At least one is there, or the extent
@@ -193,7 +211,7 @@ fn read_pages(
 ) -> Option<()> {
     let (mut page, mut present) = (0, false);
     while page < pages {
-        let head = body.number()?;
+        let head = body.named("number of pages").number()?;
         let end = page
             .checked_add(head >> 2)
             .filter(|&end| end > page && end <= pages)?;
@@ -204,7 +222,7 @@ fn read_pages(
                 0 => continue,
                 1 => {}
                 2 => {
-                    let frame = Frame::new(body.step(*last)?)?;
+                    let frame = Frame::new(body.named("derivative page").step(*last)?)?;
                     *last = frame.number() + 1;
                     table[place].frame = Some(frame);
                     table[place].cpbv = body.mask()?;
@@ -306,13 +324,13 @@ mod tests {
                 prop_assert_eq!((found.get(70), found.get(71)), (sums.get(70), sums.get(71)));
             }
             for cut in 0..out.len() {
-                prop_assert!(decode(&out[..cut], geometry(), 1200, checksums).is_none());
+                prop_assert!(decode(&out[..cut], geometry(), 1200, checksums).is_err());
             }
         }
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..300), checksums: bool) {
-            decode(&bytes, geometry(), 9, checksums);
+            let _ = decode(&bytes, geometry(), 9, checksums);
         }
     }
 }

@@ -185,11 +185,7 @@ impl Superblock {
                 "format version {version}, this build reads {VERSION} to {VERSION_PAYLOADS}"
             )));
         }
-        let damaged = |why| Error::Damaged {
-            what: "superblock",
-            at: 0,
-            why,
-        };
+        let damaged = |why: String| Error::damaged("superblock", 0, why);
         record::verify(&raw, &[], 0).map_err(|mismatch| damaged(mismatch.to_string()))?;
         let geometry = Geometry::new(raw.line_bytes.get(), raw.extent_bytes.get())
             .map_err(|error| damaged(error.to_string()))?;

@@ -60,7 +60,7 @@ impl Appender {
     ///
     /// # Errors
     /// [`Error::Full`] when what waits must be taken first; [`Error::Invalid`] for arguments longer than
-    /// [`Appender::most_arguments`], and after [`Taker::close`].
+    /// what a call may have, and after [`Taker::close`].
     #[inline]
     pub fn append(&self, call: &Call<'_>) -> Result<u64> {
         let length = call.arguments.len();
@@ -112,12 +112,6 @@ impl Appender {
             "arguments of {length} bytes: the operation log holds up to {most} bytes for a call; pass less at once, or put it \
              into the region and log where it is"
         ))
-    }
-
-    /// Bytes of arguments that a call may have.
-    #[must_use]
-    pub fn most_arguments(&self) -> usize {
-        self.most
     }
 
     /// One past the last call: all calls that were appended before are before it.

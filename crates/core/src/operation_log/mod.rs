@@ -34,7 +34,7 @@ mod sync {
 }
 
 pub use append::{Appender, Taker};
-pub use read::{Entry, Found, GroupAt, Header, Logged, header, read};
+pub use read::{Entry, Found, GroupAt, Header, InLog, Logged, header, read};
 pub use record::{Call, Group};
 
 use crate::error::{Error, Result};

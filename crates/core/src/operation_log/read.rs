@@ -6,9 +6,15 @@ use crate::error::{Error, Result};
 use crate::medium::Medium;
 use crate::record::{peek, verify};
 
-/// A call that is in the log.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
+/// A call that is in the log, with a copy of its arguments.
+pub type Entry = InLog<Vec<u8>>;
+
+/// A call that is in the log, whose arguments are where they were found.
+pub type Logged<'a> = InLog<&'a [u8]>;
+
+/// A call that is in the log. See [`Entry`] and [`Logged`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InLog<A> {
     /// Its position.
     pub position: u64,
     /// That of what follows it.
@@ -23,29 +29,28 @@ pub struct Entry {
     pub thread: u32,
     /// The part of the object that the call touches; none for a call that may touch all of it.
     pub lane: Option<u64>,
-    /// A copy of the arguments.
-    pub arguments: Vec<u8>,
+    /// The arguments.
+    pub arguments: A,
 }
 
-/// A call in the log, whose arguments are where they were found. See [`Entry`] for the rest.
-#[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "they are those of an entry")]
-pub struct Logged<'a> {
-    pub position: u64,
-    pub next: u64,
-    pub closed_ms: u64,
-    pub object: u16,
-    pub function: u16,
-    pub thread: u32,
-    pub lane: Option<u64>,
-    pub arguments: &'a [u8],
-}
+impl<A> InLog<A> {
+    /// The call of a record, at this position.
+    fn of(raw: &Raw, position: u64, next: u64, closed_ms: u64, arguments: A) -> InLog<A> {
+        InLog {
+            position,
+            next,
+            closed_ms,
+            object: raw.object.get(),
+            function: raw.function.get(),
+            thread: raw.thread.get(),
+            lane: raw.lane(),
+            arguments,
+        }
+    }
 
-impl Logged<'_> {
-    /// The call, with a copy of its arguments.
-    #[must_use]
-    pub fn to_entry(&self) -> Entry {
-        Entry {
+    /// The call with these arguments.
+    fn with<B>(&self, arguments: B) -> InLog<B> {
+        InLog {
             position: self.position,
             next: self.next,
             closed_ms: self.closed_ms,
@@ -53,7 +58,7 @@ impl Logged<'_> {
             function: self.function,
             thread: self.thread,
             lane: self.lane,
-            arguments: self.arguments.to_vec(),
+            arguments,
         }
     }
 }
@@ -62,16 +67,7 @@ impl Entry {
     /// The call, whose arguments stay here.
     #[must_use]
     pub fn logged(&self) -> Logged<'_> {
-        Logged {
-            position: self.position,
-            next: self.next,
-            closed_ms: self.closed_ms,
-            object: self.object,
-            function: self.function,
-            thread: self.thread,
-            lane: self.lane,
-            arguments: &self.arguments,
-        }
+        self.with(&self.arguments)
     }
 }
 
@@ -109,11 +105,6 @@ pub struct Header {
     pub ring: u64,
 }
 
-fn damaged(what: &'static str, at: u64, why: impl Into<String>) -> Error {
-    let why = why.into();
-    Error::Damaged { what, at, why }
-}
-
 /// Reads the header of a log.
 ///
 /// # Errors
@@ -127,7 +118,7 @@ pub fn header(medium: &impl Medium) -> Result<Header> {
             "it is cut: {} bytes are left, and the ring begins at {RING_AT}",
             medium.len()
         );
-        return Err(damaged(WHAT, medium.len(), why));
+        return Err(Error::damaged(WHAT, medium.len(), why));
     }
     medium.read(0, &mut bytes)?;
     let Some(raw) = peek::<RawHeader>(&bytes).filter(|raw| raw.magic == MAGIC) else {
@@ -139,14 +130,14 @@ pub fn header(medium: &impl Medium) -> Result<Header> {
             raw.version
         )));
     }
-    verify(&raw, &[], 0).map_err(|mismatch| damaged(WHAT, 0, mismatch.to_string()))?;
+    verify(&raw, &[], 0).map_err(|mismatch| Error::damaged(WHAT, 0, mismatch.to_string()))?;
     let (id, ring) = (raw.id.get(), raw.ring.get());
     if ring < LEAST_RING || !ring.is_multiple_of(8) || ring > i64::MAX as u64 {
-        return Err(damaged(WHAT, 24, format!("a ring of {ring} bytes")));
+        return Err(Error::damaged(WHAT, 24, format!("a ring of {ring} bytes")));
     }
     if medium.len() < RING_AT + ring {
         let why = format!("it is cut: {} bytes of {} are left", medium.len(), RING_AT + ring);
-        return Err(damaged("operation log", medium.len(), why));
+        return Err(Error::damaged("operation log", medium.len(), why));
     }
     Ok(Header { id, ring })
 }
@@ -240,7 +231,11 @@ impl Scan<'_> {
             match entry {
                 Ok(entry) if usize::from(entry.object) >= definitions => {
                     let why = format!("the definition {} that a call names is gone", entry.object);
-                    return Err(damaged("definitions of the operation log", DEFINITIONS_AT, why));
+                    return Err(Error::damaged(
+                        "definitions of the operation log",
+                        DEFINITIONS_AT,
+                        why,
+                    ));
                 }
                 Ok(entry) => {
                     at = (entry.next - self.start) as usize;
@@ -255,7 +250,7 @@ impl Scan<'_> {
                             "{why}, and the group at position {later} was written after it was durable"
                         );
                         let at = RING_AT + position % self.lap.len() as u64;
-                        return Err(damaged("record of the operation log", at, why));
+                        return Err(Error::damaged("record of the operation log", at, why));
                     }
                 },
             }
@@ -299,19 +294,15 @@ impl Scan<'_> {
         })?;
         let sum = verify(&raw, arguments, call_seed(self.seed, mark.life, position));
         sum.map_err(|mismatch| mismatch.to_string())?;
-        if raw.as_mark().is_some() || end > self.lap.len() {
-            return Err("a record that makes no sense".to_owned());
+        if raw.as_mark().is_some() {
+            return Err("the mark of a group, with the checksum of a call".to_owned());
         }
-        Ok(Entry {
-            position,
-            next: self.start + end as u64,
-            closed_ms: mark.closed_ms,
-            object: raw.object.get(),
-            function: raw.function.get(),
-            thread: raw.thread.get(),
-            lane: raw.lane(),
-            arguments: arguments.to_vec(),
-        })
+        if end > self.lap.len() {
+            let (len, lap) = (raw.bytes, self.lap.len());
+            return Err(format!("a call of {len} bytes that ends past the round of {lap}"));
+        }
+        let (next, arguments) = (self.start + end as u64, arguments.to_vec());
+        Ok(InLog::of(&raw, position, next, mark.closed_ms, arguments))
     }
 }
 
@@ -329,22 +320,13 @@ impl Group {
             let (length, at) = (raw.bytes.get() as usize, position);
             let (arguments, bytes) = (&rest[HEAD..][..length], (HEAD + length).next_multiple_of(8));
             (rest, position) = (&rest[bytes..], position + bytes as u64);
-            Some(Logged {
-                position: at,
-                next: position,
-                closed_ms,
-                object: raw.object.get(),
-                function: raw.function.get(),
-                thread: raw.thread.get(),
-                lane: raw.lane(),
-                arguments,
-            })
+            Some(Logged::of(&raw, at, position, closed_ms, arguments))
         });
         all.filter(|call| call.function != WITHDRAWN)
     }
 
     /// Its calls, in order: as [`read()`] gives them after a crash.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        self.calls().map(|call| call.to_entry())
+        self.calls().map(|call| call.with(call.arguments.to_vec()))
     }
 }

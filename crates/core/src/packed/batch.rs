@@ -230,12 +230,11 @@ impl Directory {
         sizes: Sizes,
     ) -> Result<Directory, String> {
         record::verify(&header.raw, &bytes[HEADER..], seed).map_err(|mismatch| mismatch.to_string())?;
-        Directory::entries(header, &bytes[HEADER..], pages, sizes)
-            .ok_or_else(|| "its checksum is right, but it makes no sense".into())
+        let mut body = Cursor::new(&bytes[HEADER..]);
+        Directory::entries(header, &mut body, pages, sizes).ok_or_else(|| body.refuse())
     }
 
-    fn entries(header: Header, bytes: &[u8], pages: u64, sizes: Sizes) -> Option<Directory> {
-        let mut body = Cursor::new(bytes);
+    fn entries(header: Header, body: &mut Cursor<'_>, pages: u64, sizes: Sizes) -> Option<Directory> {
         let mut directory = Directory {
             content: header.directory.next_multiple_of(sizes.line),
             content_crc: header.raw.content_crc.get(),
@@ -244,20 +243,20 @@ impl Directory {
         let below = |next: u64, gap: u64| next.checked_add(gap).filter(|&page| page < pages);
         let mut next = 0;
         for _ in 0..header.raw.drops.get() {
-            let page = below(next, body.number()?)?;
+            let page = below(next, body.named("list of dropped pages").number()?)?;
             directory.drops.push(page);
             next = page + 1;
         }
         next = 0;
         for _ in 0..header.raw.strips.get() {
-            let page = below(next, body.number()?)?;
+            let page = below(next, body.named("list of strips").number()?)?;
             let mask = body.mask().filter(|mask| !mask.is_empty())?;
             directory.content_len += mask.count() * sizes.line;
             directory.strips.push((page, mask));
             next = page + 1;
         }
         let lines = (directory.content + directory.content_len).div_ceil(sizes.page);
-        (body.left() == 0 && lines == header.lines as usize).then_some(directory)
+        (body.named("number of lines").left() == 0 && lines == header.lines as usize).then_some(directory)
     }
 }
 
@@ -316,7 +315,7 @@ mod tests {
         fn any_bytes_are_read_or_refused(body in prop::collection::vec(any::<u8>(), 0..200), drops in 0_u32..9, strips in 0_u32..9) {
             let raw = RawHeader { drops: drops.into(), strips: strips.into(), ..RawHeader::new_zeroed() };
             let header = Header { raw, lines: 1, directory: HEADER + body.len() };
-            let _ = Directory::entries(header, &body, PAGES, SIZES);
+            let _ = Directory::entries(header, &mut Cursor::new(&body), PAGES, SIZES);
         }
     }
 }

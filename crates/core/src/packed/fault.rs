@@ -47,20 +47,4 @@ impl<S> Packed<S> {
     pub fn plant(&mut self, fault: Fault) {
         self.fault = Some(fault);
     }
-
-    /// [`Packed::over`], making this mistake from the start.
-    ///
-    /// # Errors
-    /// As recovery.
-    #[cfg(any(test, feature = "faults"))]
-    pub fn over_with(
-        below: S,
-        found: crate::scheme::Recovered,
-        fault: Fault,
-    ) -> crate::error::Result<(Packed<S>, crate::scheme::Recovered)>
-    where
-        S: crate::shell::Mechanism,
-    {
-        Packed::recover_over(below, found, Some(fault))
-    }
 }

@@ -211,11 +211,7 @@ impl Root {
                 "its pages are not packed: open it with the scheme it was made with".into(),
             ));
         };
-        let damaged = |why: String| Error::Damaged {
-            what: "root of the packed lines",
-            at: 0,
-            why,
-        };
+        let damaged = |why: String| Error::damaged("root of the packed lines", 0, why);
         record::verify(&raw, &[], 0).map_err(|mismatch| damaged(mismatch.to_string()))?;
         let version = raw.version.get();
         if version != VERSION {

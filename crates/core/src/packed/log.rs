@@ -270,11 +270,9 @@ impl<S: Mechanism> Packed<S> {
         match self.index.batches.front() {
             Some(batch) if folded < most && batch.line == line => {
                 let (sheet, place) = self.root.log(line);
-                Err(Error::Damaged {
-                    what: "batch of packed lines",
-                    at: self.below.newest_place(sheet, place).unwrap_or_default(),
-                    why: format!("line {line} of the log: there are lines in it of no page"),
-                })
+                let at = self.below.newest_place(sheet, place).unwrap_or_default();
+                let why = format!("line {line} of the log: there are lines in it of no page");
+                Err(Error::damaged("batch of packed lines", at, why))
             }
             _ => Ok(folded),
         }
@@ -318,10 +316,13 @@ pub(super) fn read_directory<S: Mechanism>(
 ) -> Result<(u32, Directory)> {
     let sizes = packed.sizes();
     let (sheet, place) = packed.root.log(line);
-    let damaged = |why: String| Error::Damaged {
-        what: "batch of packed lines",
-        at: below.newest_place(sheet, place).unwrap_or_default(),
-        why: format!("line {line} of the log: {why}"),
+    let damaged = |why: String| {
+        let at = below.newest_place(sheet, place).unwrap_or_default();
+        Error::damaged(
+            "batch of packed lines",
+            at,
+            format!("line {line} of the log: {why}"),
+        )
     };
     let mut bytes = vec![0; sizes.page];
     below.read(sheet, place, &mut bytes)?;

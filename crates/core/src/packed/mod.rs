@@ -324,11 +324,6 @@ impl<S: Mechanism> Packed<S> {
         &self.below
     }
 
-    /// The scheme below, and an end to this one. Writes without a commit are kept by both.
-    pub fn into_below(self) -> S {
-        self.below
-    }
-
     /// Changes the choices by cost, from now on.
     pub fn set_tuning(&mut self, tuning: Tuning) {
         self.tuning = tuning;

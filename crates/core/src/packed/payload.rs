@@ -28,16 +28,28 @@ pub(super) struct Payloads {
 }
 
 impl Payloads {
-    /// Adds a later one. `None` if it makes no sense.
-    fn add(&mut self, payload: &[u8], line: usize, pages: u64) -> Option<()> {
+    /// Adds a later one.
+    ///
+    /// # Errors
+    /// The field that is out of its range.
+    fn add(&mut self, payload: &[u8], line: usize, pages: u64) -> Result<(), String> {
         let mut body = Cursor::new(payload);
-        if let Some(len) = body.number()?.checked_sub(1) {
+        self.read(&mut body, line, pages).ok_or_else(|| body.refuse())
+    }
+
+    fn read(&mut self, body: &mut Cursor<'_>, line: usize, pages: u64) -> Option<()> {
+        if let Some(len) = body.named("context").number()?.checked_sub(1) {
             self.context = Some(body.bytes(len)?.to_vec());
         }
         let mut next: u64 = 0;
         while body.left() > 0 {
-            let page = next.checked_add(body.number()?).filter(|&page| page < pages)?;
-            let held = body.mask().filter(|held| !held.is_empty())?;
+            let page = next
+                .checked_add(body.named("number of a page").number()?)
+                .filter(|&page| page < pages)?;
+            let held = body
+                .named("lines of a page")
+                .mask()
+                .filter(|held| !held.is_empty())?;
             let lines = PageLines {
                 page: PageId(page),
                 held,
@@ -58,11 +70,7 @@ impl<S: Mechanism> Packed<S> {
         let mut found = Payloads::default();
         for payload in self.below.payloads()? {
             let added = found.add(&payload, self.layout.line_bytes(), self.layout.page_limit());
-            added.ok_or_else(|| Error::Damaged {
-                what: "payload of packed lines",
-                at: 0,
-                why: "the checksum of its record is right, but it makes no sense".into(),
-            })?;
+            added.map_err(|why| Error::damaged("payload of packed lines", 0, why))?;
         }
         found.waiting.end_epoch();
         Ok(found)
@@ -216,12 +224,13 @@ mod tests {
         let page = found.waiting.get(5).unwrap();
         let lines = [1, 2, 9].map(|line| page.lines.run(line..line + 1)[0]);
         assert_eq!((page.lines.held, lines), (LineMask(0b10_0000_0110), [7, 8, 8]));
-        assert_eq!(
-            found.add(&payload(&[0], 6, &[2], 8), 8, 6),
-            None,
-            "a page past the end"
+        let mut refused = |payload: &[u8]| found.add(payload, 8, 6).unwrap_err();
+        let past_the_end = refused(&payload(&[0], 6, &[2], 8));
+        assert!(
+            past_the_end.contains("number of a page, before byte 2 of 11"),
+            "{past_the_end}"
         );
-        assert_eq!(found.add(&[9, 1], 8, 6), None, "a context that is cut");
-        assert_eq!(found.add(&[0, 1, 5, 0, 0], 8, 6), None, "a line that is cut");
+        assert!(refused(&[9, 1]).contains("context, before byte 1 of 2"));
+        assert!(refused(&[0, 1, 5, 0, 0]).contains("lines of a page, before byte 3 of 5"));
     }
 }

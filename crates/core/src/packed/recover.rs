@@ -34,14 +34,12 @@ impl<S: Mechanism> Packed<S> {
     /// [`Error::Foreign`] when its context is not that of packed lines ([`super::is_packed`]),
     /// [`Error::Damaged`] when the log or the map is not as the last commit left it.
     pub fn over(below: S, found: Recovered) -> Result<(Packed<S>, Recovered)> {
-        Packed::recover_over(below, found, None)
+        Packed::over_with(below, found, None)
     }
 
-    pub(super) fn recover_over(
-        below: S,
-        mut found: Recovered,
-        fault: Option<Fault>,
-    ) -> Result<(Packed<S>, Recovered)> {
+    /// [`Packed::over`], making a mistake from the start.
+    #[doc(hidden)]
+    pub fn over_with(below: S, mut found: Recovered, fault: Option<Fault>) -> Result<(Packed<S>, Recovered)> {
         let mut store = if found.epoch == 0 {
             Packed::create(below, &Options::default())?
         } else {
@@ -167,11 +165,8 @@ impl<S: Mechanism> Packed<S> {
     }
 
     fn damaged(&self, what: &'static str, (page, line): (PageId, usize), why: String) -> Error {
-        Error::Damaged {
-            what,
-            at: self.below.newest_place(page, line).unwrap_or_default(),
-            why,
-        }
+        let at = self.below.newest_place(page, line).unwrap_or_default();
+        Error::damaged(what, at, why)
     }
 
     /// Everything below, then the log and the map: read again, verified, compared with
@@ -192,19 +187,11 @@ impl<S: Mechanism> Packed<S> {
                     memory
                         .into_iter()
                         .filter(|(_, same)| !same)
-                        .map(|(what, _)| Damage {
-                            what: what.into(),
-                            at: 0,
-                            why: "it is otherwise in memory".into(),
-                        }),
+                        .map(|(what, _)| Damage::new(what, 0, "it is otherwise in memory")),
                 );
                 self.check_lines(&mut damage)?;
             }
-            Err(Error::Damaged { what, at, why }) => damage.push(Damage {
-                what: what.into(),
-                at,
-                why,
-            }),
+            Err(Error::Damaged { what, at, why }) => damage.push(Damage::new(what, at, why)),
             Err(error) => return Err(error),
         }
         Ok(Damage::cut(damage))

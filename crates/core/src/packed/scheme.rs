@@ -210,7 +210,7 @@ impl<S: Mechanism + Simulated> Simulated for Packed<S> {
         })
     }
 
-    fn consolidate(&mut self, pages: u64) -> Result<u64> {
-        shell::guarded(self, Path::Background, |store| store.below.consolidate(pages))
+    fn reclaim(&mut self, pages: u64) -> Result<u64> {
+        shell::guarded(self, Path::Background, |store| store.below.reclaim(pages))
     }
 }

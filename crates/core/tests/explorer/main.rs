@@ -175,10 +175,7 @@ fn subject(setting: &Setting, fault: Option<Fault>) -> Subject<DualPage<Recorder
             fault.into_iter().for_each(|fault| store.plant(fault));
             Ok(store)
         }),
-        recover: Box::new(move |medium| match fault {
-            Some(fault) => DualPage::recover_with(medium, fault),
-            None => DualPage::recover(medium),
-        }),
+        recover: Box::new(move |medium| DualPage::recover_with(medium, fault)),
     }
 }
 

@@ -199,14 +199,8 @@ fn subject(setting: &Setting, fault: Option<Fault>) -> Subject<Store> {
             Ok(store)
         }),
         recover: Box::new(move |medium| {
-            let (below, found) = match mistake {
-                Some(fault) => DualPage::recover_with(medium, fault)?,
-                None => DualPage::recover(medium)?,
-            };
-            let (mut store, found) = match fault {
-                Some(fault) => Packed::over_with(below, found, fault)?,
-                None => Packed::over(below, found)?,
-            };
+            let (below, found) = DualPage::recover_with(medium, mistake)?;
+            let (mut store, found) = Packed::over_with(below, found, fault)?;
             store.set_tuning(tuning);
             Ok((store, found))
         }),
@@ -271,7 +265,7 @@ fn carried() -> Script {
         steps: (0..30)
             .fold(Steps::default().fill(0..6).commit(9), |steps, n| {
                 let steps = steps.touch([n % 5], n as usize).then(Step::Commit(9, 5));
-                steps.then(Step::Consolidate(1))
+                steps.then(Step::Reclaim(1))
             })
             .steps,
         went_there: |seen| seen.epochs == 31 && seen.snapshot_bytes > 0 && seen.reclaimed > 3,

@@ -182,9 +182,9 @@ pub(crate) fn scripts(atom: usize) -> Vec<Script> {
                 .commit(0)
                 .touch(0..4, 0)
                 .commit(0)
-                .then(Step::Consolidate(3))
+                .then(Step::Reclaim(3))
                 .touch(0..4, 0)
-                .then(Step::Consolidate(9))
+                .then(Step::Reclaim(9))
                 .commit(0),
             |seen| seen.reclaimed > 0,
         ),

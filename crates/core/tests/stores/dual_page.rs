@@ -240,7 +240,7 @@ fn a_full_medium_loses_the_epoch_and_nothing_else() {
 }
 
 #[test]
-fn consolidation_gives_derivative_pages_back() {
+fn a_reclaim_gives_derivative_pages_back() {
     let mut store = create(&small());
     for value in [1, 2] {
         for page in 0..64 {
@@ -249,7 +249,7 @@ fn consolidation_gives_derivative_pages_back() {
         store.commit(b"").unwrap();
     }
     let pages = store.info().pool.pages;
-    assert_eq!(store.consolidate(1000).unwrap(), 64);
+    assert_eq!(store.reclaim(1000).unwrap(), 64);
     assert!(store.info().pool.used == 0 && store.info().pool.pages < pages);
     let (store, _) = reopen(store);
     assert!((0..64).all(|page| read(&store, page)[page as usize * LINE] == 2));

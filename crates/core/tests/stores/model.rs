@@ -21,7 +21,7 @@ fn step() -> impl Strategy<Value = Step> {
         16 => (0..PAGES, lines(), 0_u64..1000).prop_map(|(page, lines, value)| Step::Write { page, lines, value }),
         2 => (0..PAGES).prop_map(Step::Expect),
         2 => (0..PAGES, 1..PAGES).prop_map(|(start, len)| Step::Discard(start..start + len)),
-        1 => (1..PAGES).prop_map(Step::Consolidate),
+        1 => (1..PAGES).prop_map(Step::Reclaim),
         4 => (0_usize..9000, any::<u64>()).prop_map(|(len, value)| Step::Commit(len, value)),
         1 => Just(Step::Abandon),
     ]

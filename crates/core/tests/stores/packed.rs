@@ -325,7 +325,8 @@ fn a_store_says_whether_it_is_packed() {
     assert!(is_packed(&found.context) && !is_packed(b"mine"));
     let (store, found) = Packed::over(below, found).unwrap();
     assert_eq!(found.context, b"mine");
-    let why = Packed::create(store.into_below(), &Options::default()).unwrap_err();
+    let (below, _) = DualPage::recover(store.into_medium()).unwrap();
+    let why = Packed::create(below, &Options::default()).unwrap_err();
     assert!(why.to_string().contains("has a checkpoint"), "{why}");
 
     let mut plain = DualPage::create(Image::new(512), &disk()).unwrap();
@@ -380,7 +381,7 @@ fn step() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..PAGES).prop_map(|page| vec![Step::Expect(page)]),
         3 => Just(vec![Step::Grant]),
         2 => (0..PAGES, 1..PAGES).prop_map(|(start, len)| vec![Step::Discard(start..start + len)]),
-        1 => (1..9_u64).prop_map(|pages| vec![Step::Consolidate(pages)]),
+        1 => (1..9_u64).prop_map(|pages| vec![Step::Reclaim(pages)]),
         5 => (0_usize..9000, any::<u64>()).prop_map(|(len, value)| vec![Step::Commit(len, value)]),
         1 => Just(vec![Step::Abandon]),
     ]

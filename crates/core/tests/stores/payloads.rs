@@ -115,7 +115,7 @@ fn payloads_are_carried_over_a_snapshot() {
         write(&mut store, round % 9, round as usize % 64, round as u8);
         store.commit(b"first").unwrap();
         let before = store.info().traffic;
-        store.consolidate(1).unwrap();
+        store.reclaim(1).unwrap();
         let spent = store.info().traffic - before;
         snapshots += u64::from(spent.snapshot_bytes > 0);
         assert_eq!(store.check().unwrap(), []);

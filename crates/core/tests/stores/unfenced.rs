@@ -53,10 +53,7 @@ fn unfenced_commit(values: [u8; 2]) -> (Image, Vec<Op>) {
 fn next_commit(image: &Image, values: [u8; 2], fault: Option<Fault>) -> Vec<Op> {
     let recorder = Recorder::new(copy(image));
     let log = recorder.log();
-    let (mut store, _) = match fault {
-        Some(fault) => DualPage::recover_with(recorder, fault).unwrap(),
-        None => DualPage::recover(recorder).unwrap(),
-    };
+    let (mut store, _) = DualPage::recover_with(recorder, fault).unwrap();
     write_both(&mut store, values);
     log.take()
 }

@@ -174,12 +174,11 @@ impl Controller {
 
     /// Refills the pool of derivative pages in the background of the next epoch (DPC 4.4.2, 4.4.3).
     fn replenish(&mut self) {
-        match self.scheme.replenish() {
-            Ok(None) => return,
-            Ok(Some(_)) => {}
-            Err(error) => {
-                self.failed.get_or_insert(error);
-            }
+        let Some(wanted) = self.scheme.shortage() else {
+            return;
+        };
+        if let Err(error) = self.scheme.reclaim(wanted) {
+            self.failed.get_or_insert(error);
         }
         self.dispatch(self.now, Why::PreAllocation, None, Continuation::Nothing);
     }
