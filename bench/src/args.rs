@@ -1,9 +1,7 @@
 //! The command lines of `twinpage bench region`, `sections`, `versions` and `objects`.
 
-use crate::objects::{ObjectArguments, ObjectsArguments};
-use crate::versions::{Part, Task, Variant};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use serde::{Serialize, Serializer};
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
@@ -11,63 +9,7 @@ use std::time::Duration;
 use twinpage_commands::report::interval;
 use twinpage_core::SchemeKind;
 
-/// The library beside what it is compared to, in one run.
-#[derive(Parser, Debug)]
-#[command(name = "twinpage-bench", version, about)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-#[derive(Subcommand, Debug)]
-pub(crate) enum Command {
-    /// Data structures in a region beside the same ones volatile, and beside other stores
-    #[command(
-        bin_name = "twinpage bench region",
-        long_about = HELP,
-        after_help = "Example:\n  twinpage bench region --workload hash-rand,sps --engine native,twinpage,lmdb --medium /dev/shm --json"
-    )]
-    Region(RegionArguments),
-    /// Failure-atomic sections beside the same structures volatile, and beside stores with each operation durable
-    #[command(
-        bin_name = "twinpage bench sections",
-        long_about = SECTIONS_HELP,
-        after_help = "Example:\n  twinpage bench sections --workload hash-rand,sps --engine twinpage,pmemobj --medium /dev/shm --threads 1,2 --json"
-    )]
-    Sections(SectionsArguments),
-    /// The SPS programs of MSS: redo logs, versioned arrays and their peers, on memory files
-    #[command(
-        bin_name = "twinpage bench versions",
-        after_help = "Example:\n  twinpage bench versions --swaps 100000,1000000 --repeat 200 --json\n  twinpage bench versions --variant l,lcs,tcs,tcs-clwb --repeat 5"
-    )]
-    Versions(VersionsArguments),
-    /// One run of one variant, for `versions`
-    #[command(hide = true)]
-    Sps(SpsArguments),
-    /// One part that is not SPS, for `versions`
-    #[command(hide = true)]
-    Array(ArrayArguments),
-    /// Persistent objects: the array of SIMPO's microbenchmark, and instant calls beside other stores
-    #[command(
-        bin_name = "twinpage bench objects",
-        after_help = "Example:\n  twinpage bench objects --json\n  twinpage bench objects --workload instant --medium /var/tmp --repeat 3"
-    )]
-    Objects(ObjectsArguments),
-    /// One run of one variant, for `objects`
-    #[command(hide = true)]
-    Object(ObjectArguments),
-    /// One engine on one workload, for `region` and `sections`: does what it is told on standard input
-    #[command(hide = true)]
-    Worker(WorkerArguments),
-    /// Fills a region and goes on changing it until it is killed, for `region`
-    #[command(hide = true)]
-    Fill(OpenArguments),
-    /// Opens such a region and reads from it, for `region`
-    #[command(hide = true)]
-    Look(OpenArguments),
-}
-
-const HELP: &str = "\
+pub(crate) const HELP: &str = "\
 Data structures in a region beside the same ones volatile, and beside other stores
 
 Every engine runs the same operations, drawn from the same seed, in a process of its own; the processes
@@ -78,7 +20,7 @@ Durability is matched: at most --every of work is lost in a crash, and again wit
 durable before the next. Peers are shared libraries of the system, opened when they are installed;
 one that is absent is named above the table.";
 
-const SECTIONS_HELP: &str = "\
+pub(crate) const SECTIONS_HELP: &str = "\
 Failure-atomic sections beside the same structures volatile, and beside stores with each operation durable
 
 Every operation is a section of twinpage (`Region::atomic`) or a transaction of a peer, durable before the
@@ -223,7 +165,7 @@ fn serialize_spelled<S: Serializer>(engine: &EngineName, serializer: S) -> Resul
 }
 
 /// Those of `all` that differ, in their order.
-fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+pub(crate) fn each_once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut once = Vec::new();
     for one in all {
         if !once.contains(&one) {
@@ -287,7 +229,7 @@ impl Common {
 }
 
 /// The schemes asked for, each once; none for what twinpage chooses.
-fn each_scheme(words: &[Schemes]) -> Vec<Option<SchemeKind>> {
+pub(crate) fn each_scheme(words: &[Schemes]) -> Vec<Option<SchemeKind>> {
     each_once(words.iter().flat_map(|word| match word {
         Schemes::Chosen => vec![None],
         Schemes::All => SchemeKind::ALL.map(Some).to_vec(),
@@ -366,104 +308,8 @@ pub(crate) struct WorkerArguments {
     pub(crate) seed: u64,
 }
 
-#[derive(Args, Debug)]
-pub(crate) struct VersionsArguments {
-    /// What is run [default: all]
-    #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = Variant::value_variants().to_vec())]
-    variant: Vec<Variant>,
-    /// What is measured: the SPS programs, steps of planes, openings after a kill
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::value_variants().to_vec())]
-    pub(crate) part: Vec<Part>,
-    /// Swaps of a run
-    #[arg(long, value_delimiter = ',', default_values_t = [100_000, 1_000_000], value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) swaps: Vec<u64>,
-    /// Runs of each variant; medians are shown, and the least and the most
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) repeat: u16,
-    /// Runs of the other parts
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) repeat_arrays: u16,
-    /// MiB of a plane, of which there are three
-    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=65536))]
-    pub(crate) planes_mib: u64,
-    /// MiB of the arrays that are opened after a kill; their files have twice as many
-    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=65536))]
-    pub(crate) open_mib: u64,
-    /// Strings of 256 bytes
-    #[arg(long, default_value_t = 100_000, value_parser = strings)]
-    pub(crate) strings: usize,
-    /// Hand-overs to the persistence thread for each swap, of the variants with a thread
-    #[arg(long, default_value_t = 0.6, value_parser = threshold)]
-    pub(crate) threshold: f64,
-    /// Entries of a redo log, 576 bytes each, before it begins again
-    #[arg(long, default_value_t = 16_384, value_parser = entries)]
-    pub(crate) log_entries: usize,
-    /// A directory on a memory file system
-    #[arg(long, value_name = "PATH", default_value = "/dev/shm")]
-    pub(crate) memory: PathBuf,
-    /// A directory on a disk, for dl and planes [default: the one for temporary files]
-    #[arg(long, value_name = "PATH")]
-    disk: Option<PathBuf>,
-    /// What the swaps are drawn from
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Print one JSON document
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-impl VersionsArguments {
-    /// Each once, in the order asked for.
-    pub(crate) fn variants(&self) -> Vec<Variant> {
-        each_once(self.variant.iter().copied())
-    }
-
-    pub(crate) fn disk(&self) -> PathBuf {
-        self.disk.clone().unwrap_or_else(std::env::temp_dir)
-    }
-}
-
-#[derive(Args, Clone, Debug)]
-pub(crate) struct SpsArguments {
-    #[arg(long, value_enum)]
-    pub(crate) variant: Variant,
-    #[arg(long)]
-    pub(crate) swaps: u64,
-    #[arg(long, value_parser = strings)]
-    pub(crate) strings: usize,
-    #[arg(long, value_parser = threshold)]
-    pub(crate) threshold: f64,
-    #[arg(long, value_parser = entries)]
-    pub(crate) log_entries: usize,
-    #[arg(long)]
-    pub(crate) seed: u64,
-    #[arg(long)]
-    pub(crate) place: PathBuf,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct ArrayArguments {
-    #[arg(long, value_enum)]
-    pub(crate) task: Task,
-    #[arg(long)]
-    pub(crate) mib: u64,
-    #[arg(long)]
-    pub(crate) place: PathBuf,
-}
-
-fn threshold(text: &str) -> Result<f64, String> {
-    positive(text, 1.0)
-}
-
-fn strings(text: &str) -> Result<usize, String> {
-    whole(text, 2, 1 << 24)
-}
-
-fn entries(text: &str) -> Result<usize, String> {
-    whole(text, 1, 1 << 24)
-}
-
-fn whole(text: &str, least: usize, most: usize) -> Result<usize, String> {
+/// A whole number within bounds.
+pub(crate) fn whole(text: &str, least: usize, most: usize) -> Result<usize, String> {
     match text.parse() {
         Ok(number) if (least..=most).contains(&number) => Ok(number),
         _ => Err(format!("expected a whole number from {least} to {most}")),
@@ -488,7 +334,8 @@ fn scale(text: &str) -> Result<f64, String> {
     positive(text, 16.0)
 }
 
-fn positive(text: &str, at_most: f64) -> Result<f64, String> {
+/// A number above 0 within a bound.
+pub(crate) fn positive(text: &str, at_most: f64) -> Result<f64, String> {
     match text.parse() {
         Ok(number) if number > 0.0 && number <= at_most => Ok(number),
         _ => Err(format!("expected a number above 0 and up to {at_most}")),
@@ -498,57 +345,6 @@ fn positive(text: &str, at_most: f64) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_holds_together() {
-        Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn checksums_are_twinpages_alone() {
-        let words = "twinpage-bench region --engine twinpage,lmdb --checksums off,on";
-        let Ok(Command::Region(arguments)) =
-            Arguments::try_parse_from(words.split(' ')).map(|all| all.command)
-        else {
-            panic!("it is not refused");
-        };
-        let names: Vec<String> = arguments
-            .common
-            .contestants(&arguments.scheme)
-            .iter()
-            .map(Contestant::to_string)
-            .collect();
-        let twinpage = ["twinpage without checksums", "twinpage with checksums"];
-        assert_eq!(names, ["native", twinpage[0], twinpage[1], "lmdb"]);
-    }
-
-    #[test]
-    fn schemes_are_taken_once_each() {
-        let schemes = |words: &str| {
-            let line = [
-                "twinpage-bench",
-                "region",
-                "--scheme",
-                words,
-                "--engine",
-                "twinpage,lmdb",
-            ];
-            match Arguments::try_parse_from(line).map(|arguments| arguments.command) {
-                Ok(Command::Region(arguments)) => Ok(arguments),
-                other => Err(format!("{other:?}")),
-            }
-        };
-        let all = each_scheme(&schemes("undo-log,all,undo-log").unwrap().scheme);
-        assert_eq!(all.len(), SchemeKind::ALL.len());
-        assert_eq!(all[0], Some(SchemeKind::UndoLog));
-        let contestants = schemes("chosen,in-place").unwrap();
-        let contestants = contestants.common.contestants(&contestants.scheme);
-        let names: Vec<String> = contestants.iter().map(Contestant::to_string).collect();
-        assert_eq!(names, ["native", "twinpage", "twinpage in-place", "lmdb"]);
-        let wrong = schemes("no-log").unwrap_err();
-        assert!(wrong.contains("no-log") && wrong.contains("thynvm"), "{wrong}");
-    }
 
     #[test]
     fn numbers_have_bounds() {

@@ -3,6 +3,7 @@
 //! A program of its own, so that the `twinpage` command has no peer in it; the command starts it.
 
 mod args;
+mod command;
 mod engine;
 mod engines;
 mod medium;
@@ -10,14 +11,15 @@ mod objects;
 mod open;
 mod region;
 mod report;
+mod spread;
 mod subject;
 mod team;
 mod versions;
 mod worker;
 mod workloads;
 
-use args::{Arguments, Command};
 use clap::Parser;
+use command::{Arguments, Command};
 use std::process::ExitCode;
 use std::time::Instant;
 

@@ -7,8 +7,9 @@
 use crate::args::{Common, Contestant, Form, OpenArguments};
 use crate::engine::Result;
 use crate::engines::{failed, open as open_with};
+use crate::medium;
+use crate::spread::Spread;
 use crate::subject::{Subject, own};
-use crate::{medium, report};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::path::Path;
@@ -105,7 +106,7 @@ pub(crate) fn measure(arguments: &Common, who: Contestant, at: &Path, progress: 
         drop(reader);
         times.push(line.parse().map_err(|_| format!("the reader said {line:?}"))?);
     }
-    let times = report::Spread::of(times.into_iter());
+    let times = Spread::of(times.into_iter());
     Ok(Row {
         workload: "open",
         who,

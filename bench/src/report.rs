@@ -3,11 +3,12 @@
 use crate::args::{Common, Contestant, EngineName, spelled};
 use crate::medium::{self, Bandwidth};
 use crate::open;
+pub(crate) use crate::spread::Spread;
 use crate::team::Task;
 use crate::worker::{Slice, Waits};
 use indicatif::ProgressBar;
 use serde::Serialize;
-use twinpage_commands::report::{machine, median, table};
+use twinpage_commands::report::{machine, table};
 
 /// All that was measured.
 #[derive(Default)]
@@ -72,26 +73,6 @@ pub(crate) struct Run<'a> {
     /// Native's, in the same repetitions.
     pub(crate) native: &'a [Slice],
     pub(crate) waits: Waits,
-}
-
-/// The middle of the repetitions, the least and the most.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
-
-impl Spread {
-    pub(crate) fn of(numbers: impl Iterator<Item = f64>) -> Spread {
-        let mut numbers: Vec<f64> = numbers.collect();
-        let median = median(&mut numbers);
-        Spread {
-            median,
-            min: numbers[0],
-            max: numbers[numbers.len() - 1],
-        }
-    }
 }
 
 /// One line of the table.

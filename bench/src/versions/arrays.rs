@@ -3,10 +3,10 @@
 //!
 //! Each part is a process of its own, as a run of SPS is.
 
+use super::arguments::{ArrayArguments, Task, VersionsArguments};
 use super::ratios::Ratio;
-use crate::args::{ArrayArguments, VersionsArguments};
 use crate::engine::Result;
-use crate::report::Spread;
+use crate::spread::Spread;
 use crate::subject::{Subject, answer, own};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -21,21 +21,6 @@ use twinpage_os::direct::Instructions;
 /// Steps that are timed together.
 const STEPS: u32 = 4;
 const CHUNK: usize = 1 << 20;
-
-/// A part of `twinpage bench versions` that is not SPS.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Task {
-    /// Steps in a memory file, which needs no write-back.
-    PlanesMemory,
-    /// The same, with every line written back, as on persistent memory.
-    PlanesClwb,
-    /// Steps on a disk.
-    PlanesDisk,
-    FillPlanes,
-    FillVersions,
-    OpenPlanes,
-    OpenVersions,
-}
 
 /// Planes beside what they are compared to.
 #[derive(Serialize, Debug)]

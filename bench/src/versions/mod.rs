@@ -5,23 +5,25 @@
 //! Each run is a process of its own that swaps, checks that the strings are the permutation that the swaps make of the
 //! first, and says what it did. Runs of all variants take turns.
 
+mod arguments;
 mod arrays;
 mod peers;
 mod programs;
 mod ratios;
+mod strings;
 mod tables;
 mod variant;
 
-use crate::args::{SpsArguments, VersionsArguments};
 use crate::engine::Result;
-use crate::report::Spread;
+use crate::spread::Spread;
 use crate::subject::{answer, own};
-use clap::ValueEnum;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use twinpage_commands::report::machine;
 
-pub(crate) use arrays::{Task, array};
+use arguments::Part;
+pub(crate) use arguments::{ArrayArguments, SpsArguments, VersionsArguments};
+pub(crate) use arrays::array;
 pub(crate) use ratios::Ratio;
 pub(crate) use variant::Variant;
 
@@ -77,14 +79,6 @@ struct Row {
 struct Absent {
     engine: &'static str,
     why: String,
-}
-
-/// What is measured.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Part {
-    Sps,
-    Planes,
-    Open,
 }
 
 /// All that was measured.

@@ -1,8 +1,9 @@
 //! The peers: mappings that are synced, and the stores of `twinpage bench region`.
 
 use super::Done;
-use super::programs::{Strings, Text, check, failed, first, swaps};
-use crate::args::{Form, SpsArguments};
+use super::arguments::SpsArguments;
+use super::strings::{Strings, Text, check, failed, first, swaps};
+use crate::args::Form;
 use crate::engine::{Engine, Name, Pace, Result, StoreOptions};
 use std::time::Instant;
 use twinpage::collections::Vec as Values;

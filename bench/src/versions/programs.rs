@@ -1,9 +1,10 @@
 //! The programs: swaps of two random strings, made durable one way or another.
 
 use super::Done;
+use super::arguments::SpsArguments;
 use super::peers::{engine, msync, sections};
+use super::strings::{Strings, Text, check, failed, first, swaps};
 use super::variant::Program;
-use crate::args::SpsArguments;
 use crate::engine::{Pace, Result};
 use crate::engines::{Pmemobj, Twinpage};
 use std::fs::File;
@@ -11,11 +12,8 @@ use std::io::Write;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 use twinpage::versions::{self, Options, Versions};
-use twinpage_os::Durability;
-use twinpage_os::direct::{Direct, DirectFile, Instructions};
+use twinpage_os::direct::{Direct, Instructions};
 use zerocopy::{Immutable, IntoBytes};
-
-pub(super) type Text = [u8; 256];
 
 /// An entry of the redo log: what both strings are after a swap. Whole cache lines.
 #[repr(C, align(64))]
@@ -25,40 +23,6 @@ struct Entry {
     places: [u64; 2],
     texts: [Text; 2],
     rest: [u64; 5],
-}
-
-/// The string that number `number` is at the beginning: no two are the same.
-pub(super) fn first(number: u64) -> Text {
-    let mut text = [0; 256];
-    for (k, word) in text.chunks_exact_mut(8).enumerate() {
-        let mixed = (number << 5 | k as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        word.copy_from_slice(&mixed.to_le_bytes());
-    }
-    text
-}
-
-/// The swaps, the same for every variant of a seed.
-pub(super) fn swaps(arguments: &SpsArguments) -> impl Iterator<Item = (usize, usize)> + use<> {
-    let mut random = fastrand::Rng::with_seed(arguments.seed);
-    let strings = arguments.strings;
-    (0..arguments.swaps).map(move |_| {
-        let a = random.usize(..strings);
-        (a, (a + random.usize(1..strings)) % strings)
-    })
-}
-
-/// Compares the strings with what the swaps make of the first.
-pub(super) fn check(arguments: &SpsArguments, at: impl Fn(usize) -> Result<Text>) -> Result<()> {
-    let mut model: Vec<u64> = (0..arguments.strings as u64).collect();
-    swaps(arguments).for_each(|(a, b)| model.swap(a, b));
-    for (index, &from) in model.iter().enumerate() {
-        if at(index)? != first(from) {
-            return Err(format!(
-                "wrong result: string {index} is not the one that number {from} was"
-            ));
-        }
-    }
-    Ok(())
 }
 
 pub(crate) fn run(arguments: &SpsArguments) -> Result<Done> {
@@ -77,52 +41,6 @@ pub(crate) fn run(arguments: &SpsArguments) -> Result<Done> {
         Program::Sections => sections(arguments),
         Program::Region => engine::<Twinpage>(arguments, Pace::Every(Duration::from_millis(16))),
     }
-}
-
-/// Memory in a file, as an array of strings and room for more behind them.
-pub(super) struct Strings {
-    direct: DirectFile,
-    count: usize,
-}
-
-impl Strings {
-    /// `more` bytes lie behind the strings.
-    pub(super) fn new(arguments: &SpsArguments, instructions: Instructions, more: usize) -> Result<Strings> {
-        let path = arguments.place.join("strings");
-        let direct = DirectFile::create(&path, Durability::Memory, Some(instructions)).map_err(failed)?;
-        let bytes = (arguments.strings * size_of::<Text>() + more) as u64;
-        direct.grow(bytes).map_err(failed)?;
-        direct.populate(&(0..bytes));
-        let strings = Strings {
-            direct,
-            count: arguments.strings,
-        };
-        for index in 0..strings.count {
-            // SAFETY: a string of the array.
-            unsafe { strings.at(index).write(first(index as u64)) };
-        }
-        Ok(strings)
-    }
-
-    pub(super) fn at(&self, index: usize) -> *mut Text {
-        debug_assert!(index < self.count);
-        // SAFETY: inside the mapping.
-        unsafe { self.direct.base().cast::<Text>().add(index) }
-    }
-
-    /// Where what lies behind the strings begins.
-    fn behind(&self) -> u64 {
-        (self.count * size_of::<Text>()) as u64
-    }
-
-    pub(super) fn check(&self, arguments: &SpsArguments) -> Result<()> {
-        // SAFETY: a string of the array, which does not change any more.
-        check(arguments, |index| Ok(unsafe { *self.at(index) }))
-    }
-}
-
-pub(super) fn failed(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 /// What a swap writes into the log.

@@ -2,7 +2,7 @@
 
 use super::variant::Variant;
 use super::{Done, speed};
-use crate::report::Spread;
+use crate::spread::Spread;
 use serde::Serialize;
 
 /// A ratio: the median of those of the runs, taken in pairs, the least and the most.

@@ -1,7 +1,7 @@
 //! Tables of what was measured.
 
 use super::Report;
-use crate::args::VersionsArguments;
+use super::arguments::VersionsArguments;
 use twinpage_commands::report::table;
 
 /// The report, for a person.

@@ -1,7 +1,5 @@
 //! The command line: every subcommand, option and example.
 
-use crate::bench::programs::Mode;
-use crate::bench::trees::Measure;
 use crate::lab::Lab;
 use crate::values::{self, at, control_key, every, instant, keep, level, rate, share, signal};
 use clap::builder::RangedU64ValueParser;
@@ -464,6 +462,38 @@ pub(crate) struct LabArguments {
     /// One JSON document on standard output
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// How a program is checkpointed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Mode {
+    /// At the default pace, on a disk
+    Default,
+    /// Every 16 ms, on a disk
+    #[value(name = "16ms-disk")]
+    Disk,
+    /// Every 16 ms, in memory
+    #[value(name = "16ms-memory")]
+    Memory,
+}
+
+/// What `bench trees` measures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Measure {
+    /// The stop of a tree of one busy process and 64 that sleep, over that of the busy one alone
+    Sleepers,
+    /// A shell that starts a thousand programs, one after the other
+    Children,
+    /// make -j2 of a C project of 100 files
+    Make,
+    /// Requests a second of a Redis server: 50 clients, 16 requests each on their way
+    Redis,
+    /// Requests a second of a memcached server, the same
+    Memcached,
+    /// What a request of Redis takes that nothing else is asked beside
+    Latency,
+    /// The resume of a killed tmux session with six processes, until it answers
+    Tmux,
 }
 
 #[derive(Args, Debug)]

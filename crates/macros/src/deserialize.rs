@@ -3,7 +3,7 @@
 //! * A type without a brand has nothing on the heap: its own `serde::Deserialize` does it.
 //! * A struct with a brand is deserialized field by field, by their names or in their order.
 
-use crate::persist::Brand;
+use crate::brand::Brand;
 use darling::{Error, Result};
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod brand;
 mod deserialize;
 mod object;
 mod persist;

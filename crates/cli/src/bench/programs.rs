@@ -6,7 +6,7 @@
 //! * A program that is not installed is named, never left out in silence.
 
 use super::own_program;
-use crate::args::ProgramsArguments;
+use crate::args::{Mode, ProgramsArguments};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -41,19 +41,6 @@ struct Program {
     stdin: Option<String>,
     #[serde(default)]
     files: BTreeMap<String, String>,
-}
-
-/// How a program is checkpointed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(crate) enum Mode {
-    /// At the default pace, on a disk
-    Default,
-    /// Every 16 ms, on a disk
-    #[value(name = "16ms-disk")]
-    Disk,
-    /// Every 16 ms, in memory
-    #[value(name = "16ms-memory")]
-    Memory,
 }
 
 impl Mode {

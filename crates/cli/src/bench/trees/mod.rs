@@ -9,8 +9,8 @@ mod server;
 mod terminal;
 mod work;
 
-use super::programs::{Cost, Mode, Times};
-use crate::args::TreesArguments;
+use super::programs::{Cost, Times};
+use crate::args::{Measure, Mode, TreesArguments};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -18,25 +18,6 @@ use std::process::{Command, ExitCode};
 use twinpage_commands::report::{machine, table};
 use twinpage_os::messages;
 use twinpage_process::launch::find;
-
-/// What is measured.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(crate) enum Measure {
-    /// The stop of a tree of one busy process and 64 that sleep, over that of the busy one alone
-    Sleepers,
-    /// A shell that starts a thousand programs, one after the other
-    Children,
-    /// make -j2 of a C project of 100 files
-    Make,
-    /// Requests a second of a Redis server: 50 clients, 16 requests each on their way
-    Redis,
-    /// Requests a second of a memcached server, the same
-    Memcached,
-    /// What a request of Redis takes that nothing else is asked beside
-    Latency,
-    /// The resume of a killed tmux session with six processes, until it answers
-    Tmux,
-}
 
 /// How it is checkpointed, and when what it sends goes out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
