@@ -117,7 +117,7 @@ impl SchemeName {
     #[must_use]
     pub fn overlaps(self) -> bool {
         match self {
-            SchemeName::House(kind) => kind == SchemeKind::ThyNvm,
+            SchemeName::House(kind) => twinpage_baselines::overlaps(kind),
             SchemeName::Own(name) => own(name).overlaps,
         }
     }
