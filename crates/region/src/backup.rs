@@ -91,7 +91,7 @@ impl Inner {
 
     fn last_superblock(&self) -> Result<(Epoch, Superblock)> {
         let (epoch, superblock) = self.progress().last();
-        let none = || Error::Invalid("the region has no checkpoint yet".into());
+        let none = || Error::Invalid("the region has no checkpoint yet: call `Region::durable` first".into());
         Ok((epoch, superblock.ok_or_else(none)?))
     }
 

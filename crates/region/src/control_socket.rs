@@ -59,7 +59,7 @@ pub fn backup(region: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Epoch> {
     let answer = ask(region.as_ref(), &json!({ "ask": "backup", "to": to }))?;
     answer["epoch"]
         .as_u64()
-        .ok_or_else(|| Error::Invalid(format!("an answer that makes no sense: {answer}")))
+        .ok_or_else(|| Error::Invalid(format!("an answer without the number \"epoch\": {answer}")))
 }
 
 /// As [`backup`], of the last checkpoint there is: none is made for it.
@@ -70,7 +70,7 @@ pub(crate) fn copy(region: &Path, to: &Path) -> Result<Epoch> {
     let answer = ask(region, &json!({ "ask": "copy", "to": to }))?;
     answer["epoch"]
         .as_u64()
-        .ok_or_else(|| Error::Invalid(format!("an answer that makes no sense: {answer}")))
+        .ok_or_else(|| Error::Invalid(format!("an answer without the number \"epoch\": {answer}")))
 }
 
 /// The processes that share objects of the region, each with the object's name.
@@ -252,7 +252,7 @@ fn serve(region: &dyn Answers, shared: &Shared, stream: UnixStream) -> io::Resul
     let mut line = String::new();
     BufReader::new((&stream).take(LONGEST)).read_line(&mut line)?;
     let request = serde_json::from_str(&line)
-        .map_err(|e| Error::Invalid(format!("a request that makes no sense: {e}")));
+        .map_err(|e| Error::Invalid(format!("a request that is no JSON of one line: {e}")));
     let answer = match request {
         Ok(request) if is_to_share(&request) => {
             let answers = stream.try_clone()?;
@@ -294,7 +294,7 @@ fn answer(region: &dyn Answers, shared: &Shared, request: &Value) -> Result<Valu
             Ok(json!({ "epoch": region.copy_to(Path::new(to))? }))
         }
         _ => Err(Error::Invalid(format!(
-            "a request that makes no sense: {request}"
+            "{request}: expected \"ask\" to be statistics, holders, share, or backup or copy with an absolute path as \"to\""
         ))),
     }
 }

@@ -15,3 +15,5 @@ pub(crate) struct RootEntry<'r> {
     pub(crate) bytes: u64,
     pub(crate) align: u64,
 }
+
+const _: () = assert!(size_of::<RootEntry<'static>>() == 88);

@@ -286,22 +286,30 @@ impl Superblock {
             }),
             level,
         };
-        found.is_possible().then_some(found).ok_or_else(|| {
-            Error::Damaged(format!(
-                "a region of {} bytes at {:#x} with a bound of {}: no region is like that",
-                found.bytes, found.base, found.bound
-            ))
-        })
+        match found.impossible() {
+            None => Ok(found),
+            Some(why) => Err(Error::Damaged(why)),
+        }
     }
 
-    fn is_possible(&self) -> bool {
-        let base = self.base as usize;
-        ZONE.contains(&base)
-            && base.is_multiple_of(WINDOW_BYTES)
-            && self.bytes.is_multiple_of(STEP as u64)
-            && self.bytes <= DATA_BYTES as u64
-            && self.bound <= DATA_BYTES as u64
-            && self.log.start.is_multiple_of(8)
+    /// The first number that no region has, and what it may be.
+    fn impossible(&self) -> Option<String> {
+        let (base, most) = (self.base as usize, DATA_BYTES as u64);
+        let (bytes, bound, start) = (self.bytes, self.bound, self.log.start);
+        if !ZONE.contains(&base) || !base.is_multiple_of(WINDOW_BYTES) {
+            let (from, to) = (ZONE.start, ZONE.end);
+            return Some(format!(
+                "base {base:#x}: a multiple of {WINDOW_BYTES:#x} from {from:#x} and below {to:#x}"
+            ));
+        }
+        if !bytes.is_multiple_of(STEP as u64) || bytes > most {
+            return Some(format!("{bytes} bytes: a multiple of {STEP}, at most {most}"));
+        }
+        if bound > most {
+            return Some(format!("a bound of {bound} bytes: at most {most}"));
+        }
+        let is_at_a_call = start.is_multiple_of(8);
+        (!is_at_a_call).then(|| format!("its log from byte {start} on: a multiple of 8"))
     }
 }
 
@@ -364,10 +372,10 @@ mod tests {
         assert!(refused(12, 7).contains("layout 7"));
         assert!(refused(16, 2).contains("another kind of machine"));
         assert!(refused(17, 4).contains("another kind of machine"));
-        assert!(refused(24, 1).contains("no region is like that"));
-        assert!(refused(29, 0x90).contains("no region is like that"));
-        assert!(refused(32, 1).contains("no region is like that"));
-        assert!(refused(39, 1).contains("no region is like that"));
+        assert!(refused(24, 1).contains("base 0x"), "{}", refused(24, 1));
+        assert!(refused(29, 0x90).contains("base 0x"));
+        assert!(refused(32, 1).contains("bytes: a multiple of"));
+        assert!(refused(39, 1).contains("bytes: a multiple of"));
         for len in 0..BYTES {
             assert!(Superblock::decode(&good[..len]).is_err());
         }

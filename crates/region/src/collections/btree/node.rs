@@ -38,6 +38,9 @@ struct Inner<K, V> {
     children: [*mut Leaf<K, V>; MOST + 1],
 }
 
+const _: () = assert!(size_of::<Leaf<u64, u64>>() == 8 + 16 * MOST);
+const _: () = assert!(size_of::<Inner<u64, u64>>() == size_of::<Leaf<u64, u64>>() + 8 * (MOST + 1));
+
 /// The layout of a tree's nodes, for code that does not know their types.
 pub(crate) struct Shape {
     pub(crate) keys: usize,

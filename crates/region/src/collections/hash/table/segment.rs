@@ -20,6 +20,8 @@ pub(super) struct Segment {
     pub(super) places: usize,
 }
 
+const _: () = assert!(size_of::<Segment>() == 16);
+
 /// Where an entry is or may be put: a place of a segment.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
