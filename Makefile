@@ -1,6 +1,6 @@
 # `make test` is the whole gate; `.ci/run` installs what it needs on a fresh machine and runs it.
 
-.PHONY: test before-resolving power power-short miri sanitize sanitize-address sanitize-address-short sanitize-thread nightly campaigns campaign-programs campaign-crates bench traces
+.PHONY: test install before-resolving power power-short miri sanitize sanitize-address sanitize-address-short sanitize-thread nightly campaigns campaign-programs campaign-crates bench traces
 
 # Tests are optimized as ever, but each unit of code by itself: a quarter less to compile.
 test campaigns campaign-programs campaign-crates power power-short: export CARGO_PROFILE_RELEASE_LTO = off
@@ -91,6 +91,11 @@ sanitize-thread:
 	RUSTFLAGS="-Zsanitizer=thread --cfg twinpage_plain" CARGO_TARGET_DIR=target/sanitize/thread \
 		TSAN_OPTIONS="halt_on_error=1" $(NIGHTLY_TEST) -Zbuild-std \
 		-p twinpage --lib --test under_miri -- gate:: marks:: heap:: rows tables a_region
+
+# The command, and the program beside it that knows the stores it is compared with.
+install:
+	cargo install --locked --path crates/cli
+	cargo install --locked --path bench
 
 bench:
 	cargo run --release -- bench process

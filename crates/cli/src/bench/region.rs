@@ -1,6 +1,5 @@
-//! `twinpage bench region`, `sections`, `versions` and `objects`: starts the program beside this one that knows the stores compared with.
-//!
-//! It is a program of its own so that this one has no part of them.
+//! `twinpage bench region`, `sections`, `versions` and `objects`: starts the program that is installed beside this one and
+//! knows the stores compared with. It is a program of its own so that this one has no part of them.
 
 use crate::args::RegionArguments;
 use std::os::unix::process::CommandExt;
@@ -16,7 +15,7 @@ pub(crate) fn bench(what: &str, arguments: &RegionArguments) -> Result<ExitCode,
     let program = own.with_file_name(PROGRAM);
     if !program.exists() {
         return Err(format!(
-            "{} is not there: it comes with the source, cargo build --release -p {PROGRAM}",
+            "{} is not there: make install, in the source, installs both programs",
             program.display()
         ));
     }
@@ -24,7 +23,7 @@ pub(crate) fn bench(what: &str, arguments: &RegionArguments) -> Result<ExitCode,
         && its < ours
     {
         eprintln!(
-            "note: {} is older than this program and measures what it was built from: cargo build --release -p {PROGRAM}",
+            "note: {} is older than this program and measures what it was built from: make install, in the source, makes both",
             program.display()
         );
     }

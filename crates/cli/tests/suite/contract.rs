@@ -438,3 +438,76 @@ fn typing_in_a_terminal() {
     assert_eq!(status.code(), Some(4), "{shown}");
     assert!(shown.contains("got some words\n"), "{shown}");
 }
+
+/// The programs that `make install`, the README's line, puts side by side.
+fn installed() -> Vec<String> {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let readme = fs::read_to_string(format!("{root}/README.md")).expect("the README");
+    assert!(
+        readme.contains("\nmake install "),
+        "the README installs otherwise"
+    );
+    let made = Command::new("make")
+        .args(["-n", "install"])
+        .current_dir(root)
+        .output();
+    let made = String::from_utf8(made.expect("make starts").stdout).expect("text");
+    let paths = made
+        .lines()
+        .filter_map(|line| line.strip_prefix("cargo install ")?.split("--path ").nth(1));
+    let programs = paths.flat_map(|path| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["metadata", "--format-version", "1", "--no-deps", "--offline"]);
+        let manifest = format!("{root}/{}/Cargo.toml", path.trim());
+        let metadata = json(
+            &cargo
+                .args(["--manifest-path", &manifest])
+                .output()
+                .expect("cargo starts"),
+        );
+        let manifest = fs::canonicalize(manifest).expect("a package");
+        let packages = metadata["packages"].as_array().expect("packages").iter();
+        let own = packages.filter(|package| package["manifest_path"] == manifest.to_str().expect("text"));
+        let targets = own.flat_map(|package| package["targets"].as_array().expect("targets").clone());
+        let programs = targets.filter(|target| target["kind"][0] == "bin");
+        programs
+            .map(|target| target["name"].as_str().expect("a name").to_owned())
+            .collect::<Vec<_>>()
+    });
+    programs.collect()
+}
+
+#[test]
+fn what_the_readme_installs_runs_every_benchmark() {
+    let installed = installed();
+    assert!(installed.iter().any(|name| name == "twinpage"), "{installed:?}");
+    let place = tempfile::tempdir().expect("a place");
+    let command = place.path().join("twinpage");
+    fs::copy(env!("CARGO_BIN_EXE_twinpage"), &command).expect("a copy of the command");
+    for what in ["region", "sections", "versions", "objects"] {
+        let bench = |asked: &str| {
+            Command::new(&command)
+                .args(["bench", what, asked])
+                .output()
+                .expect("it starts")
+        };
+        let alone = bench("--engine");
+        let said = String::from_utf8_lossy(&alone.stderr).into_owned();
+        assert!(
+            alone.status.code() == Some(125) && said.contains("make install"),
+            "{what}: {said}"
+        );
+        // The name of the program is the command's: any other would not be found beside it.
+        for program in installed.iter().filter(|name| *name != "twinpage") {
+            let beside = place.path().join(program);
+            std::os::unix::fs::symlink("/bin/echo", &beside).expect("a program beside it");
+            let started = bench("--engine");
+            fs::remove_file(&beside).expect("a link");
+            assert_eq!(
+                String::from_utf8_lossy(&started.stdout),
+                format!("{what} --engine\n")
+            );
+        }
+    }
+    assert_eq!(installed.len(), 2, "{installed:?}");
+}
