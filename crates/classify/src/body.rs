@@ -3,11 +3,11 @@
 use crate::index::{FnId, Function, Sources, TypeNames, parts_of};
 use crate::known::{self, Known};
 use crate::macros::{self, Arguments};
-use crate::scope::{KEEP_IN_OBJECT, MOVE_OUT, Meaning, Scope, path_text, unlisted};
+use crate::scope::{Against, BY_NAME, KEEP_IN_OBJECT, MOVE_OUT, Meaning, Scope, path_text, unlisted};
 use crate::{Position, Reason};
 use proc_macro2::Span;
 use quote::ToTokens;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{BinOp, Expr, Macro, UnOp};
@@ -17,6 +17,8 @@ use syn::{BinOp, Expr, Macro, UnOp};
 pub(crate) struct Body {
     pub(crate) reasons: Vec<Reason>,
     pub(crate) calls: Vec<Call>,
+    /// What is at the places that are named.
+    pub(crate) spans: HashMap<Position, Span>,
 }
 
 /// A call that is followed.
@@ -76,17 +78,33 @@ struct Reader<'s> {
 
 impl Reader<'_> {
     fn reason(&mut self, span: Span, why: impl Into<String>, way_out: &'static str) {
+        self.reason_that(true, span, why.into(), way_out);
+    }
+
+    fn reason_that(&mut self, is_seen: bool, span: Span, why: String, way_out: &'static str) {
+        let at = self.note(span);
         self.body.reasons.push(Reason {
-            at: self.scope.sources.place(self.scope.function.file, span),
-            why: why.into(),
+            at,
+            why,
             through: Vec::new(),
             way_out,
+            is_seen,
         });
+    }
+
+    fn note(&mut self, span: Span) -> Position {
+        let at = self.scope.sources.place(self.scope.function.file, span);
+        self.body.spans.insert(at.clone(), span);
+        at
+    }
+
+    fn against(&mut self, span: Span, Against { why, is_seen }: Against) {
+        self.reason_that(is_seen, span, why, PLAIN);
     }
 
     fn follow(&mut self, span: Span, name: &str, callees: Vec<FnId>) {
         if !callees.is_empty() {
-            let at = self.scope.sources.place(self.scope.function.file, span);
+            let at = self.note(span);
             let name = name.to_owned();
             self.body.calls.push(Call { at, name, callees });
         }
@@ -97,6 +115,7 @@ impl Reader<'_> {
             Meaning::Harmless => {}
             Meaning::Functions(callees) => self.follow(span, name, callees),
             Meaning::Instant(why, way_out) => self.reason(span, why, way_out),
+            Meaning::Unseen(why, way_out) => self.reason_that(false, span, why, way_out),
         }
     }
 
@@ -128,11 +147,10 @@ impl Reader<'_> {
             self.follow(span, &name, own);
         } else if !candidates.is_empty() {
             self.follow(span, &name, candidates);
+        } else if let Some(why) = known::impure_method(&name) {
+            self.reason(span, format!("`.{name}()` {why}"), MOVE_OUT);
         } else if !known::is_pure_method(&name) {
-            let Meaning::Instant(why, way_out) = unlisted(&format!(".{name}()")) else {
-                return;
-            };
-            self.reason(span, why, way_out);
+            self.means(span, &name, unlisted(&format!(".{name}()")));
         }
         if known::is_pure_method(&name) {
             self.implied(span, &CALLED_BACK);
@@ -150,7 +168,7 @@ impl Reader<'_> {
             Ok(arguments) => arguments.values.iter().for_each(|value| self.visit_expr(value)),
             Err(_) => {
                 let why = format!("the arguments of `{}!` are not expressions", path_text(&mac.path));
-                self.reason(mac.path.span(), why, MOVE_OUT);
+                self.reason_that(false, mac.path.span(), why, MOVE_OUT);
             }
         }
     }
@@ -200,11 +218,8 @@ impl<'a> Visit<'a> for Reader<'_> {
                 }
             }
             func => {
-                self.reason(
-                    func.span(),
-                    "it calls a function value",
-                    "call a function by its name",
-                );
+                let why = "it calls a function value".to_owned();
+                self.reason_that(false, func.span(), why, BY_NAME);
                 self.visit_expr(func);
             }
         }
@@ -224,19 +239,19 @@ impl<'a> Visit<'a> for Reader<'_> {
         let why = types
             .filter_map(|ty| self.scope.against_type(ty.file, &ty.path))
             .next();
-        if let Some(why) = why {
-            let why = format!("the field `{name}`: {why}");
-            self.reason(field.member.span(), why, PLAIN);
+        if let Some(against) = why {
+            let why = format!("the field `{name}`: {}", against.why);
+            self.against(field.member.span(), Against { why, ..against });
         }
         visit::visit_expr_field(self, field);
     }
 
     fn visit_type_path(&mut self, path: &'a syn::TypePath) {
-        if let Some(why) = self
+        if let Some(against) = self
             .scope
             .against_type(self.scope.function.file, &parts_of(&path.path))
         {
-            self.reason(path.span(), why, PLAIN);
+            self.against(path.span(), against);
         }
         visit::visit_type_path(self, path);
     }
@@ -266,7 +281,8 @@ impl<'a> Visit<'a> for Reader<'_> {
             }
         } else {
             let why = format!("what the macro `{name}!` becomes is not seen");
-            self.reason(mac.path.span(), why, "write what it does, or use a function");
+            let way_out = "write what it does, or use a function";
+            self.reason_that(false, mac.path.span(), why, way_out);
         }
     }
 

@@ -54,6 +54,10 @@ pub struct Sources {
     pub(crate) implementing: HashMap<String, Vec<FnId>>,
     pub(crate) statics: HashSet<String>,
     pub(crate) consts: HashSet<String>,
+    /// Of them, those that hold functions.
+    pub(crate) function_consts: HashSet<String>,
+    /// The types that other names of types stand for.
+    pub(crate) aliases: HashMap<String, Vec<FieldType>>,
     /// The names of types in the fields of a type.
     pub(crate) fields_of: BTreeMap<String, BTreeSet<String>>,
     /// The types in fields, by the names of the fields.
@@ -99,14 +103,17 @@ impl Sources {
             path,
             imports: HashMap::new(),
         });
-        Indexer {
-            sources: self,
-            of_object: false,
-            owner: None,
-            parameters: HashSet::new(),
-        }
-        .visit_file(&parsed);
+        Indexer::of(self).visit_file(&parsed);
         Ok(())
+    }
+
+    /// Adds one `impl` block, whose file is not known.
+    pub(crate) fn add_impl(&mut self, item: &ItemImpl) {
+        self.files.push(Source {
+            path: PathBuf::new(),
+            imports: HashMap::new(),
+        });
+        Indexer::of(self).visit_item_impl(item);
     }
 
     /// Where something is in file number `file`.
@@ -218,6 +225,19 @@ impl<'a> Visit<'a> for TypePaths {
     }
 }
 
+/// Whether a type has functions in it: `fn()`, `impl Fn()`, `dyn Fn()`.
+struct HoldsFunctions(bool);
+
+impl<'a> Visit<'a> for HoldsFunctions {
+    fn visit_type_fn_ptr(&mut self, _: &'a syn::TypeFnPtr) {
+        self.0 = true;
+    }
+
+    fn visit_trait_bound(&mut self, _: &'a syn::TraitBound) {
+        self.0 = true;
+    }
+}
+
 pub(crate) fn parts_of(path: &syn::Path) -> Vec<String> {
     path.segments.iter().map(|part| part.ident.to_string()).collect()
 }
@@ -239,6 +259,16 @@ struct Indexer<'s> {
 }
 
 impl Indexer<'_> {
+    /// Of the last file.
+    fn of(sources: &mut Sources) -> Indexer<'_> {
+        Indexer {
+            sources,
+            of_object: false,
+            owner: None,
+            parameters: HashSet::new(),
+        }
+    }
+
     fn function(&mut self, attributes: &[Attribute], signature: &Signature, block: &Block) {
         let (owner, of_trait) = match &self.owner {
             Some((owner, of_trait)) => (Some(owner.clone()), *of_trait),
@@ -281,6 +311,15 @@ impl Indexer<'_> {
                 let known = self.sources.fields.entry(own.clone()).or_default();
                 known.push(FieldType { file, path });
             }
+        }
+    }
+
+    fn constant(&mut self, name: &syn::Ident, ty: &Type) {
+        self.sources.consts.insert(name.to_string());
+        let mut functions = HoldsFunctions(false);
+        functions.visit_type(ty);
+        if functions.0 {
+            self.sources.function_consts.insert(name.to_string());
         }
     }
 
@@ -335,11 +374,21 @@ impl<'a> Visit<'a> for Indexer<'_> {
     }
 
     fn visit_impl_item_const(&mut self, item: &'a syn::ImplItemConst) {
-        self.sources.consts.insert(item.ident.to_string());
+        self.constant(&item.ident, &item.ty);
     }
 
+    /// A name that is given to several types stands for all of them.
     fn visit_item_type(&mut self, item: &'a syn::ItemType) {
         self.define(&item.ident);
+        let (file, parameters) = (self.sources.files.len() - 1, names_of(&item.generics));
+        let mut types = TypePaths::default();
+        types.visit_type(&item.ty);
+        let paths = types.0.into_iter().filter(|path| !parameters.contains(&path[0]));
+        let targets: Vec<_> = paths.map(|path| FieldType { file, path }).collect();
+        let name = item.ident.to_string();
+        let held = self.sources.fields_of.entry(name.clone()).or_default();
+        held.extend(targets.iter().filter_map(|target| target.path.last().cloned()));
+        self.sources.aliases.entry(name).or_default().extend(targets);
     }
 
     fn visit_item_trait(&mut self, item: &'a syn::ItemTrait) {
@@ -372,7 +421,7 @@ impl<'a> Visit<'a> for Indexer<'_> {
     }
 
     fn visit_item_const(&mut self, item: &'a syn::ItemConst) {
-        self.sources.consts.insert(item.ident.to_string());
+        self.constant(&item.ident, &item.ty);
     }
 
     fn visit_item_use(&mut self, item: &'a syn::ItemUse) {

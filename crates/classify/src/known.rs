@@ -149,6 +149,17 @@ const PURE_METHODS: &str = "
     as_micros as_millis as_nanos as_secs as_secs_f64
 ";
 
+/// Methods that are known not to be.
+const IMPURE_METHODS: [(&str, &str); 3] = [
+    ("lock try_lock", "waits for other threads"),
+    ("elapsed duration_since", "asks for the time"),
+    (
+        "fetch_add fetch_sub fetch_and fetch_or fetch_xor fetch_max fetch_min fetch_update compare_exchange \
+         compare_exchange_weak",
+        "changes what threads share",
+    ),
+];
+
 /// What a path in Rust's own libraries or ours is.
 pub(crate) enum Known {
     /// It may be used.
@@ -228,6 +239,12 @@ pub(crate) fn is_pure_function(name: &str) -> bool {
 
 pub(crate) fn is_pure_method(name: &str) -> bool {
     lists(PURE_METHODS, name)
+}
+
+/// Why a method of that name makes instant, wherever it is one of Rust's own libraries.
+pub(crate) fn impure_method(name: &str) -> Option<&'static str> {
+    let found = IMPURE_METHODS.iter().find(|(names, _)| lists(names, name));
+    found.map(|(_, why)| *why)
 }
 
 pub(crate) fn is_pure_macro(name: &str) -> bool {

@@ -10,6 +10,8 @@
 //!   deferrable decides. A value of a type whose source is not given makes instant, too.
 //! * Each instant method says which lines made it so, and the way out.
 //! * `#[instant]` and `#[deferrable]` on a function overrule what is found. `#[deferrable]` is the author's promise.
+//! * The macro `#[twinpage::object]` sees one `impl` and asks [`in_impl`]: there only what is seen decides, and a call whose
+//!   source is elsewhere does not.
 //!
 //! ```
 //! use twinpage_classify::{Class, Sources};
@@ -30,11 +32,13 @@ mod body;
 mod index;
 mod known;
 mod macros;
+mod one_impl;
 mod report;
 mod scope;
 mod verdict;
 
 pub use index::Sources;
+pub use one_impl::{Found, in_impl};
 pub use report::Summary;
 
 use serde::Serialize;
@@ -74,6 +78,8 @@ pub struct Reason {
     pub through: Vec<(String, Position)>,
     /// How the method could become deferrable.
     pub way_out: &'static str,
+    /// Whether the source does it: false where a source is not given, so that it only may.
+    pub is_seen: bool,
 }
 
 /// A method of an object, classified.

@@ -12,6 +12,7 @@ use syn::{Expr, Macro, Pat, Path};
 pub(crate) const GIVE_SOURCE: &str =
     "give its source too, or mark the method #[deferrable] if it only touches the object";
 pub(crate) const MOVE_OUT: &str = "do it in the caller, and give the method its result as an argument";
+pub(crate) const BY_NAME: &str = "call a function by its name";
 pub(crate) const KEEP_IN_OBJECT: &str =
     "keep it in a field of the object, or give it to the method as an argument";
 
@@ -70,6 +71,15 @@ pub(crate) enum Meaning {
     Functions(Vec<FnId>),
     /// Something that makes instant: what it is, and the way out.
     Instant(String, &'static str),
+    /// Something that may, as its source is not given.
+    Unseen(String, &'static str),
+}
+
+/// Why a value of a type is not for an object.
+pub(crate) struct Against {
+    pub(crate) why: String,
+    /// Whether that is known: false where the source of the type is not given.
+    pub(crate) is_seen: bool,
 }
 
 /// The names in scope of a function.
@@ -127,10 +137,27 @@ impl<'s> Scope<'s> {
         if self.sources.statics.contains(last) {
             return Meaning::Instant(format!("`{shown}` is a static"), KEEP_IN_OBJECT);
         }
+        if self.sources.function_consts.contains(last) {
+            return function_value(&shown);
+        }
         if self.sources.consts.contains(last) || (is_type_like(last) && !is_constant_like(last)) {
             return Meaning::Harmless;
         }
         self.meaning_in_owner(&parts[parts.len() - 2], last, &shown)
+    }
+
+    /// Why a type is not for an object that one is another name of.
+    fn against_alias(&self, name: &str, seen: &mut HashSet<String>) -> Option<Against> {
+        let targets = self
+            .sources
+            .aliases
+            .get(name)
+            .filter(|_| seen.insert(name.to_owned()))?;
+        targets.iter().find_map(|target| {
+            let against = self.against(target.file, &target.path, seen)?;
+            let why = format!("`{name}` is another name of a type, and {}", against.why);
+            Some(Against { why, ..against })
+        })
     }
 
     /// `Owner::last`, or `module::last`.
@@ -145,6 +172,12 @@ impl<'s> Scope<'s> {
             .collect();
         if !of_owner.is_empty() {
             return Meaning::Functions(of_owner);
+        }
+        if let Some(Against { why, is_seen }) = self.against_alias(owner, &mut HashSet::new()) {
+            return match is_seen {
+                true => Meaning::Instant(why, KEEP_IN_OBJECT),
+                false => Meaning::Unseen(why, GIVE_SOURCE),
+            };
         }
         if let Some(why) = known::impure_type(owner).filter(|_| !self.is_defined(owner)) {
             return Meaning::Instant(format!("`{owner}` {why}"), KEEP_IN_OBJECT);
@@ -162,7 +195,7 @@ impl<'s> Scope<'s> {
         }
         match self.sources.free.get(last) {
             Some(functions) if !is_type_like(owner) => Meaning::Functions(functions.clone()),
-            _ if is_constant_like(last) => Meaning::Instant(
+            _ if is_constant_like(last) => Meaning::Unseen(
                 format!("`{shown}` may be a static: its source is not given"),
                 GIVE_SOURCE,
             ),
@@ -175,7 +208,7 @@ impl<'s> Scope<'s> {
         let is_local = self.names.locals.contains(name);
         if is_local && called && !self.names.closures.contains(name) {
             let why = format!("`{name}` is a function that only its caller knows");
-            return Meaning::Instant(why, "call a function by its name");
+            return Meaning::Unseen(why, BY_NAME);
         }
         if is_local && (!called || free.is_none()) || name == "self" {
             return Meaning::Harmless;
@@ -183,10 +216,13 @@ impl<'s> Scope<'s> {
         if self.sources.statics.contains(name) {
             return Meaning::Instant(format!("`{name}` is a static"), KEEP_IN_OBJECT);
         }
+        if self.sources.function_consts.contains(name) {
+            return function_value(name);
+        }
         match free {
             Some(functions) => Meaning::Functions(functions.clone()),
             None if self.sources.consts.contains(name) || self.is_parameter(name) => Meaning::Harmless,
-            None if is_constant_like(name) => Meaning::Instant(
+            None if is_constant_like(name) => Meaning::Unseen(
                 format!("`{name}` may be a static: its source is not given"),
                 GIVE_SOURCE,
             ),
@@ -204,30 +240,51 @@ impl<'s> Scope<'s> {
     }
 
     /// Why a value of a type is not for an object, if so.
-    pub(crate) fn against_type(&self, file: usize, written: &[String]) -> Option<String> {
+    pub(crate) fn against_type(&self, file: usize, written: &[String]) -> Option<Against> {
+        self.against(file, written, &mut HashSet::new())
+    }
+
+    fn against(&self, file: usize, written: &[String], seen: &mut HashSet<String>) -> Option<Against> {
         let parts = self.expanded_in(file, written);
         let (name, shown) = (parts.last()?, written.join("::"));
-        let not_given = || Some(format!("the source of `{shown}` is not given"));
+        let not_given = || {
+            let why = format!("the source of `{shown}` is not given");
+            let is_seen = false;
+            Some(Against { why, is_seen })
+        };
+        let impure = |why| {
+            let why = format!("`{shown}` {why}");
+            let is_seen = true;
+            Some(Against { why, is_seen })
+        };
         if known::is_known_crate(&parts[0]) {
             return match known::path(&parts) {
                 Known::Pure => None,
-                Known::Impure(why) => Some(format!("`{shown}` {why}")),
+                Known::Impure(why) => impure(why),
                 Known::Unlisted => not_given(),
             };
         }
         let of_scope = |name: &str| name == "Self" || self.is_parameter(name);
+        if self.sources.aliases.contains_key(name) {
+            return self.against_alias(name, seen);
+        }
         if self.is_defined(name) || known::is_pure_owner(name) || of_scope(&parts[0]) {
             return None;
         }
         match known::impure_type(name) {
-            Some(why) => Some(format!("`{shown}` {why}")),
+            Some(why) => impure(why),
             None => not_given(),
         }
     }
 }
 
+/// A constant that is a function: which one, only its value says.
+fn function_value(shown: &str) -> Meaning {
+    Meaning::Instant(format!("`{shown}` is a function that a constant holds"), BY_NAME)
+}
+
 pub(crate) fn unlisted(shown: &str) -> Meaning {
-    Meaning::Instant(format!("the source of `{shown}` is not given"), GIVE_SOURCE)
+    Meaning::Unseen(format!("the source of `{shown}` is not given"), GIVE_SOURCE)
 }
 
 pub(crate) fn path_text(path: &Path) -> String {

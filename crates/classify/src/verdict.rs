@@ -34,17 +34,22 @@ impl Sources {
             .iter()
             .map(|function| self.body(function))
             .collect();
-        let causes = self.causes(&bodies);
+        self.methods(&bodies)
+    }
+
+    /// The methods, by what their bodies do.
+    pub(crate) fn methods(&self, bodies: &[Body]) -> Vec<Method> {
+        let causes = self.causes(bodies);
         let only_objects = self.functions.iter().any(|function| function.of_object);
         let methods = self.functions.iter().enumerate().filter(|(_, function)| {
             is_method(function) && !function.of_trait && (function.of_object || !only_objects)
         });
         methods
-            .map(|(id, function)| self.method(function, &bodies[id], &bodies, &causes))
+            .map(|(id, function)| self.method(function, &bodies[id], bodies, &causes))
             .collect()
     }
 
-    fn body(&self, function: &Function) -> Body {
+    pub(crate) fn body(&self, function: &Function) -> Body {
         let mut body = body::read(self, function);
         if mark(function) == Some(Class::Instant) {
             body.reasons.push(Reason {
@@ -52,6 +57,7 @@ impl Sources {
                 why: "it is marked #[instant]".to_owned(),
                 through: Vec::new(),
                 way_out: MARK,
+                is_seen: true,
             });
         }
         body
@@ -133,6 +139,7 @@ impl Sources {
             why,
             through: Vec::new(),
             way_out,
+            is_seen: true,
         };
         let signature = &function.signature;
         let mut reasons = Vec::new();
@@ -182,6 +189,7 @@ impl Sources {
                         why: reason.why.clone(),
                         through,
                         way_out: reason.way_out,
+                        is_seen: reason.is_seen,
                     };
                 }
                 None => unreachable!("only impure functions are followed"),

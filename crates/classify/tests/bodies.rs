@@ -1,7 +1,7 @@
 //! Bodies whose class is written above them, followed calls, objects among other types, and bad input.
 
 use std::path::{Path, PathBuf};
-use twinpage_classify::{Class, Error, Method, Sources, Summary};
+use twinpage_classify::{Class, Error, Method, Reason, Sources, Summary, in_impl};
 
 fn bodies() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bodies")
@@ -165,4 +165,87 @@ fn the_crate_reads_itself() {
     let methods = sources.classify();
     let read = methods.iter().find(|method| method.name == "read").unwrap();
     assert!(read.to_string().contains("reads or writes files"), "{read}");
+}
+
+/// The macro refuses nothing that the command takes for deferrable, and what it refuses is among the command's reasons: one
+/// library is behind both. It sees less, one `impl` alone, so of bodies that only call what is elsewhere it says nothing.
+#[test]
+fn one_impl_shows_what_all_sources_do() {
+    let (mut instant, mut found_in) = (0, 0);
+    for entry in std::fs::read_dir(bodies()).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut sources = Sources::default();
+        sources.read(&path).unwrap();
+        let methods = sources.classify();
+        instant += methods
+            .iter()
+            .filter(|method| method.class == Class::Instant)
+            .count();
+        let impls = syn::parse_file(&text).unwrap().items.into_iter();
+        let impls = impls.filter_map(|item| match item {
+            syn::Item::Impl(item) if item.trait_.is_none() => Some(item),
+            _ => None,
+        });
+        for item in impls {
+            let found = in_impl(&item);
+            let mut names: Vec<_> = found.iter().map(|found| &found.method).collect();
+            names.dedup();
+            found_in += names.len();
+            for found in &found {
+                let line = found.at.start().line;
+                let is_it = |method: &&Method| {
+                    let has = |reason: &Reason| reason.at.line == line;
+                    method.name == found.method && method.reasons.iter().any(has)
+                };
+                let method = methods.iter().find(is_it);
+                let method = method.unwrap_or_else(|| panic!("{}:{line}: {found:?}", path.display()));
+                assert_eq!(method.class, Class::Instant, "{method}");
+            }
+        }
+    }
+    assert!(found_in * 3 >= instant, "{found_in} of {instant} instant methods");
+}
+
+/// What an `impl` alone shows, and what it does not.
+#[test]
+fn what_the_macro_sees() {
+    let found = |body: &str| {
+        let item = format!(
+            "impl A {{ pub fn a(&mut self) {{ {body} }} fn tell(&self) {{ println!() }} \
+             fn tells(&self) {{ self.tell() }} }}"
+        );
+        let found = in_impl(&syn::parse_str(&item).unwrap()).into_iter();
+        found
+            .filter(|found| found.method == "a")
+            .map(|found| found.why)
+            .collect::<Vec<_>>()
+    };
+    for (body, why) in [
+        ("println!()", "`println!` writes"),
+        ("self.t = SystemTime::now()", "is a time of a clock"),
+        ("self.t = std::time::Instant::now()", "is a time of a clock"),
+        ("self.t = begun.elapsed()", "`.elapsed()` asks for the time"),
+        ("*LOCK.lock().unwrap() += 1", "`.lock()` waits"),
+        ("COUNT.fetch_add(1, Relaxed);", "changes what threads share"),
+        ("std::thread::sleep(x)", "uses threads"),
+        ("let m = std::collections::HashMap::new();", "another order"),
+        ("unsafe { RAW += 1 }", "`unsafe` code"),
+        ("self.tells()", "`tells`: `tell`: `println!` writes"),
+    ] {
+        let found = found(body);
+        assert!(found.iter().any(|found| found.contains(why)), "{body}: {found:?}");
+    }
+    for body in [
+        "self.rows.push(helper(1))",
+        "self.row.add(1)",
+        "other::tell()",
+        "self.x = LIMIT",
+        "log!(1)",
+        "self.x = Row::new()",
+    ] {
+        assert_eq!(found(body), Vec::<String>::new(), "{body}");
+    }
+    let marked = "impl A { #[deferrable] pub fn a(&mut self) { println!() } }";
+    assert!(in_impl(&syn::parse_str(marked).unwrap()).is_empty());
 }

@@ -17,9 +17,23 @@ lazy_static! {
     static ref LAZY: u64 = 2;
 }
 
+type Map = std::collections::HashMap<u64, u64>;
+type Shared = Inner;
+type Inner = std::cell::RefCell<u64>;
+type Pair<T> = (T, u64);
+
+const CLOCK: fn() -> u64 = now_ms;
+const ALL: [&dyn Fn() -> u64; 1] = [&now_ms];
+
+fn now_ms() -> u64 {
+    7
+}
+
 struct Log {
     lines: Vec<String>,
     value: u64,
+    shared_by_alias: Shared,
+    pair: Pair<u64>,
 }
 
 impl Log {
@@ -195,5 +209,53 @@ impl Log {
     //~ instant: the source of `LIMIT` is not given | may be a static
     fn limited(&mut self) {
         self.value = self.value.min(settings::LIMIT);
+    }
+
+    //~ instant: `Map` is another name of a type, and `std::collections::HashMap` has another order
+    fn in_another_order(&mut self) {
+        let mut map = Map::default();
+        map.insert(self.value, 1);
+        for (key, _) in &map {
+            self.value = *key;
+        }
+    }
+
+    //~ instant: `Map` is another name
+    fn made_as_an_alias(&mut self) {
+        let map: Map = Default::default();
+        self.value = map.len() as u64;
+    }
+
+    //~ instant: the field `shared_by_alias`: `Shared` is another name of a type, and `Inner` is another name
+    fn behind_an_alias(&mut self) {
+        self.value = *self.shared_by_alias.borrow();
+    }
+
+    //~ deferrable
+    fn of_an_alias(&mut self) {
+        let pair: Pair<u64> = (1, 2);
+        self.pair = pair;
+    }
+
+    //~ instant: `CLOCK` is a function that a constant holds
+    fn by_a_constant(&mut self) {
+        self.value = CLOCK();
+    }
+
+    //~ instant: `CLOCK` is a function that a constant holds
+    fn by_a_constant_in_an_iterator(&mut self) {
+        self.value = Some(1).map_or_else(CLOCK, |one| one);
+    }
+
+    //~ instant: `ALL` is a function that a constant holds
+    fn by_an_element_of_a_constant(&mut self) {
+        self.value = ALL.iter().map(|clock| clock()).sum();
+    }
+
+    const TICK: fn() -> u64 = now_ms;
+
+    //~ instant: `Self::TICK` is a function that a constant holds
+    fn by_an_own_constant(&mut self) {
+        self.value = Self::TICK();
     }
 }

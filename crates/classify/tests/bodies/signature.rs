@@ -119,7 +119,7 @@ impl Account {
         self.rows.retain(|row| std::env::var("KEEP").is_ok_and(|keep| keep == row.to_string()));
     }
 
-    //~ instant: the source of `.lock()`
+    //~ instant: `.lock()` waits for other threads
     fn locked(&mut self, other: Guarded) {
         self.balance = *other.lock().unwrap();
     }
