@@ -34,13 +34,13 @@ mod sync {
 }
 
 pub use append::{Appender, Taker};
-pub use read::{Entry, Found, GroupAt, Header, InLog, Logged, header, read};
-pub use record::{Call, Group};
+pub use read::{Entry, Found, GroupAt, Header, InLog, Logged, header, read, read_new};
+pub use record::{Call, Group, NAMED};
 
 use crate::error::{Error, Result};
 use crate::medium::{Cause, Medium, Path};
 use crate::poison::Poison;
-use record::{Raw, RawHeader, definition_seed, seed_of};
+use record::{Raw, RawHeader, call_seed, definition_seed, seed_of};
 use zerocopy::IntoBytes;
 
 /// Where the definitions begin, after the header.
@@ -173,12 +173,7 @@ impl<M: Medium> Log<M> {
             });
         }
         self.medium.hint(Cause::Log, Path::Critical);
-        let (at, bytes) = (group.start() % self.ring, group.bytes());
-        let (first, rest) = bytes.split_at(bytes.len().min((self.ring - at) as usize));
-        self.store(RING_AT + at, first)?;
-        if !rest.is_empty() {
-            self.store(RING_AT, rest)?;
-        }
+        self.store_in_ring(group.start(), group.bytes())?;
         self.fence()?;
         self.end = group.end();
         Ok(())
@@ -189,10 +184,32 @@ impl<M: Medium> Log<M> {
         group.withdraw(position, seed_of(self.id))
     }
 
+    /// Makes a call that was found in the log one that is never run. Says which it was; it is durable when this returns. A
+    /// crash meanwhile may damage the record, so the log should be a copy.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    pub fn take_out<'f>(&mut self, found: &'f Found, position: u64) -> Result<Option<&'f Entry>> {
+        let entry = found.entries.iter().find(|entry| entry.position == position);
+        let group = found.groups.iter().rfind(|group| group.position < position);
+        let (Some(entry), Some(group)) = (entry, group) else {
+            return Ok(None);
+        };
+        let head = Raw::withdrawn(entry, call_seed(seed_of(self.id), group.life, position));
+        self.store_in_ring(position, head.as_bytes())?;
+        self.fence()?;
+        Ok(Some(entry))
+    }
+
     /// A durable checkpoint has everything before `start`, which is not needed any more.
     pub fn release(&mut self, start: u64) {
         debug_assert!(start <= self.end);
         self.start = self.start.max(start);
+    }
+
+    /// What is in the ring from `start` on is needed, though a checkpoint has it.
+    pub fn hold(&mut self, start: u64) {
+        self.start = self.start.min(start);
     }
 
     /// Whether the ring has room for a group before a checkpoint.
@@ -223,6 +240,16 @@ impl<M: Medium> Log<M> {
     /// The medium, and an end to the log.
     pub fn into_medium(self) -> M {
         self.medium
+    }
+
+    fn store_in_ring(&mut self, position: u64, bytes: &[u8]) -> Result<()> {
+        let at = position % self.ring;
+        let (first, rest) = bytes.split_at(bytes.len().min((self.ring - at) as usize));
+        self.store(RING_AT + at, first)?;
+        match rest.is_empty() {
+            true => Ok(()),
+            false => self.store(RING_AT, rest),
+        }
     }
 
     fn store(&mut self, at: u64, bytes: &[u8]) -> Result<()> {

@@ -1,10 +1,16 @@
 //! The content of a log.
 
-use super::record::{HEAD, MAGIC, Raw, RawHeader, WITHDRAWN, call_seed, definition_seed, mark_seed, seed_of};
+use super::record::{
+    HEAD, MAGIC, NAMED, Raw, RawHeader, WITHDRAWN, call_seed, definition_seed, mark_seed, seed_of,
+};
 use super::{DEFINITIONS_AT, Group, LEAST_RING, RING_AT, VERSION};
 use crate::error::{Error, Result};
 use crate::medium::Medium;
 use crate::record::{peek, verify};
+use std::ops::Range;
+
+/// Bytes that are read at once at least.
+const AT_ONCE: usize = 16 << 10;
 
 /// A call that is in the log, with a copy of its arguments.
 pub type Entry = InLog<Vec<u8>>;
@@ -13,7 +19,7 @@ pub type Entry = InLog<Vec<u8>>;
 pub type Logged<'a> = InLog<&'a [u8]>;
 
 /// A call that is in the log. See [`Entry`] and [`Logged`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct InLog<A> {
     /// Its position.
     pub position: u64,
@@ -68,6 +74,23 @@ impl Entry {
     #[must_use]
     pub fn logged(&self) -> Logged<'_> {
         self.with(&self.arguments)
+    }
+}
+
+impl Entry {
+    /// That its object has one of these definitions, and so has its thread if that has a name.
+    fn check_names(&self, definitions: usize) -> Result<()> {
+        let thread = (self.thread & NAMED != 0).then_some(self.thread & !NAMED);
+        let named = [Some(u32::from(self.object)), thread];
+        let gone = (named.into_iter().flatten()).find(|&number| number as usize >= definitions);
+        gone.map_or(Ok(()), |number| {
+            let why = format!("the definition {number} that a call names is gone");
+            Err(Error::damaged(
+                "definitions of the operation log",
+                DEFINITIONS_AT,
+                why,
+            ))
+        })
     }
 }
 
@@ -148,6 +171,19 @@ pub fn header(medium: &impl Medium) -> Result<Header> {
 /// As [`header`]; [`Error::Foreign`] for the log of another store; [`Error::Damaged`] where a definition or a record is
 /// not as it was written and was durable. A last group that a crash has torn is no damage: the log ends in it.
 pub fn read(medium: &impl Medium, id: u64, start: u64) -> Result<Found> {
+    read_as(medium, id, start, true)
+}
+
+/// As [`read`], of a log that is written meanwhile: what follows the last record is not looked at, and so it is not known
+/// whether that is damaged. It costs what was written since `start`, and not the whole ring.
+///
+/// # Errors
+/// As [`read`], but for damage behind the last record that is valid.
+pub fn read_new(medium: &impl Medium, id: u64, start: u64) -> Result<Found> {
+    read_as(medium, id, start, false)
+}
+
+fn read_as(medium: &impl Medium, id: u64, start: u64, is_thorough: bool) -> Result<Found> {
     let Header { id: found, ring } = header(medium)?;
     if found != id {
         return Err(Error::Foreign(format!(
@@ -156,15 +192,19 @@ pub fn read(medium: &impl Medium, id: u64, start: u64) -> Result<Found> {
         )));
     }
     let (definitions, next_definition) = read_definitions(medium, seed_of(id))?;
-    let ring_bytes = usize::try_from(ring).map_err(|_| Error::Invalid(format!("a ring of {ring} bytes")))?;
-    let mut lap = vec![0; ring_bytes];
-    let (at, (first, rest)) = (start % ring, lap.split_at_mut((ring - start % ring) as usize));
-    medium.read(RING_AT + at, first)?;
-    medium.read(RING_AT, rest)?;
+    let most = usize::try_from(ring).map_err(|_| Error::Invalid(format!("a ring of {ring} bytes")))?;
+    let lap = Lap {
+        medium,
+        area: RING_AT..RING_AT + ring,
+        first: RING_AT + start % ring,
+        most,
+        bytes: Vec::new(),
+    };
     let mut scan = Scan {
-        lap: &lap,
+        lap,
         start,
         seed: seed_of(id),
+        is_thorough,
     };
     let mut groups = Vec::new();
     let (entries, end) = scan.records(definitions.len(), &mut groups)?;
@@ -178,22 +218,57 @@ pub fn read(medium: &impl Medium, id: u64, start: u64) -> Result<Found> {
     })
 }
 
+/// An area of a medium, once around from a byte in it on, read as far as it is looked at.
+struct Lap<'m, M> {
+    medium: &'m M,
+    area: Range<u64>,
+    first: u64,
+    most: usize,
+    bytes: Vec<u8>,
+}
+
+impl<M: Medium> Lap<'_, M> {
+    /// The bytes up to there, or as many as there are.
+    fn upto(&mut self, end: usize) -> Result<&[u8]> {
+        let (have, end) = (self.bytes.len(), end.min(self.most));
+        if have < end {
+            // Twice as many each time: a few readings, and of little if that is enough.
+            self.bytes
+                .resize(end.max(2 * have).max(AT_ONCE).min(self.most), 0);
+            let new = &mut self.bytes[have..];
+            let Range { start, end } = self.area.clone();
+            let from = start + (self.first - start + have as u64) % (end - start);
+            let before_end = new.len().min((end - from) as usize);
+            let (first, rest) = new.split_at_mut(before_end);
+            self.medium.read(from, first)?;
+            if !rest.is_empty() {
+                self.medium.read(start, rest)?;
+            }
+        }
+        Ok(&self.bytes[..end])
+    }
+}
+
 /// The definitions, and where the next one goes.
 fn read_definitions(medium: &impl Medium, seed: u32) -> Result<(Vec<String>, u64)> {
-    let mut bytes = vec![0; (RING_AT - DEFINITIONS_AT) as usize];
-    medium.read(DEFINITIONS_AT, &mut bytes)?;
+    let mut area = Lap {
+        medium,
+        area: DEFINITIONS_AT..RING_AT,
+        first: DEFINITIONS_AT,
+        most: (RING_AT - DEFINITIONS_AT) as usize,
+        bytes: Vec::new(),
+    };
     let (mut all, mut at) = (Vec::new(), 0);
-    while let Some(raw) = peek::<Raw>(&bytes[at..]) {
+    while let Some(raw) = peek::<Raw>(&area.upto(at + HEAD)?[at..]) {
         let content = at + HEAD..(at + HEAD).saturating_add(raw.bytes.get() as usize);
         let seed = definition_seed(seed, DEFINITIONS_AT + at as u64);
-        let text = bytes
-            .get(content.clone())
-            .filter(|text| verify(&raw, text, seed).is_ok());
+        let text = area.upto(content.end)?.get(content.clone());
+        let text = text.filter(|text| verify(&raw, text, seed).is_ok());
         let Some(text) = text.and_then(|text| str::from_utf8(text).ok()) else {
             break;
         };
         all.push(text.to_owned());
-        at = content.end.next_multiple_of(8);
+        at = content.end.next_multiple_of(8).min(area.most);
     }
     Ok((all, DEFINITIONS_AT + at as u64))
 }
@@ -205,51 +280,47 @@ struct GroupHead {
     closed_ms: u64,
 }
 
-/// A whole round of the ring, from a position on.
-struct Scan<'a> {
-    lap: &'a [u8],
+/// A round of the ring, from a position on.
+struct Scan<'m, M> {
+    lap: Lap<'m, M>,
     start: u64,
     seed: u32,
+    /// What is not valid is damage where a group follows.
+    is_thorough: bool,
 }
 
-impl Scan<'_> {
+impl<M: Medium> Scan<'_, M> {
     /// The calls, and one past the last of them.
     fn records(&mut self, definitions: usize, groups: &mut Vec<GroupAt>) -> Result<(Vec<Entry>, u64)> {
         let (mut entries, mut group, mut at) = (Vec::new(), None, 0);
         loop {
             let position = self.start + at as u64;
-            if let Some(mark) = self.mark(at) {
+            if let Some(mark) = self.mark(at)? {
                 let life = mark.life;
                 groups.push(GroupAt { position, life });
                 (group, at) = (Some(mark), at + HEAD);
                 continue;
             }
-            let entry = match group.ok_or_else(|| "no group begins here".to_owned()) {
-                Ok(mark) => self.call(at, mark),
-                Err(why) => Err(why),
+            let entry = match group {
+                Some(mark) => self.call(at, mark)?,
+                None => Err("no group begins here".to_owned()),
             };
             match entry {
-                Ok(entry) if usize::from(entry.object) >= definitions => {
-                    let why = format!("the definition {} that a call names is gone", entry.object);
-                    return Err(Error::damaged(
-                        "definitions of the operation log",
-                        DEFINITIONS_AT,
-                        why,
-                    ));
-                }
                 Ok(entry) => {
+                    entry.check_names(definitions)?;
                     at = (entry.next - self.start) as usize;
                     if entry.function != WITHDRAWN {
                         entries.push(entry);
                     }
                 }
-                Err(why) => match self.next_mark(at + 8) {
+                Err(_) if !self.is_thorough => return Ok((entries, position)),
+                Err(why) => match self.next_mark(at + 8)? {
                     None => return Ok((entries, position)),
                     Some(later) => {
                         let why = format!(
                             "{why}, and the group at position {later} was written after it was durable"
                         );
-                        let at = RING_AT + position % self.lap.len() as u64;
+                        let at = RING_AT + position % self.lap.most as u64;
                         return Err(Error::damaged("record of the operation log", at, why));
                     }
                 },
@@ -258,51 +329,58 @@ impl Scan<'_> {
     }
 
     /// The mark there, if there is one.
-    fn mark(&self, at: usize) -> Option<GroupHead> {
-        let raw = peek::<Raw>(self.lap.get(at..)?)?;
-        let mark = GroupHead {
-            life: raw.as_mark()?,
-            closed_ms: raw.closed_ms(),
-        };
-        let seed = mark_seed(self.seed, self.start + at as u64);
-        verify(&raw, &[], seed).is_ok().then_some(mark)
+    fn mark(&mut self, at: usize) -> Result<Option<GroupHead>> {
+        let raw = self.lap.upto(at + HEAD)?.get(at..).and_then(peek::<Raw>);
+        let mark = raw.and_then(|raw| {
+            let mark = GroupHead {
+                life: raw.as_mark()?,
+                closed_ms: raw.closed_ms(),
+            };
+            let seed = mark_seed(self.seed, self.start + at as u64);
+            verify(&raw, &[], seed).is_ok().then_some(mark)
+        });
+        Ok(mark)
     }
 
     /// The position of the first mark from there on.
-    fn next_mark(&self, from: usize) -> Option<u64> {
-        let found = (from..self.lap.len())
-            .step_by(8)
-            .find(|&at| self.mark(at).is_some());
-        found.map(|at| self.start + at as u64)
+    fn next_mark(&mut self, from: usize) -> Result<Option<u64>> {
+        for at in (from..self.lap.most).step_by(8) {
+            if self.mark(at)?.is_some() {
+                return Ok(Some(self.start + at as u64));
+            }
+        }
+        Ok(None)
     }
 
-    /// The call there, of a group with this mark.
-    fn call(&self, at: usize, mark: GroupHead) -> Result<Entry, String> {
+    /// The call there, of a group with this mark, or why there is none.
+    fn call(&mut self, at: usize, mark: GroupHead) -> Result<Result<Entry, String>> {
         let position = self.start + at as u64;
-        let raw = self
-            .lap
-            .get(at..)
-            .and_then(peek::<Raw>)
-            .ok_or("the round ends here")?;
+        let Some(raw) = self.lap.upto(at + HEAD)?.get(at..).and_then(peek::<Raw>) else {
+            return Ok(Err("the round ends here".to_owned()));
+        };
         let content = at + HEAD..(at + HEAD).saturating_add(raw.bytes.get() as usize);
-        let end = content.end.next_multiple_of(8);
-        let arguments = self.lap.get(content).ok_or_else(|| {
-            format!(
+        let (end, most) = (content.end.next_multiple_of(8), self.lap.most);
+        let Some(arguments) = self.lap.upto(content.end)?.get(content) else {
+            return Ok(Err(format!(
                 "a record of {} bytes, which are more than there can be",
                 raw.bytes
-            )
-        })?;
+            )));
+        };
         let sum = verify(&raw, arguments, call_seed(self.seed, mark.life, position));
-        sum.map_err(|mismatch| mismatch.to_string())?;
-        if raw.as_mark().is_some() {
-            return Err("the mark of a group, with the checksum of a call".to_owned());
+        if let Err(mismatch) = sum {
+            return Ok(Err(mismatch.to_string()));
         }
-        if end > self.lap.len() {
-            let (len, lap) = (raw.bytes, self.lap.len());
-            return Err(format!("a call of {len} bytes that ends past the round of {lap}"));
+        if raw.as_mark().is_some() {
+            return Ok(Err("the mark of a group, with the checksum of a call".to_owned()));
+        }
+        if end > most {
+            let len = raw.bytes;
+            return Ok(Err(format!(
+                "a call of {len} bytes that ends past the round of {most}"
+            )));
         }
         let (next, arguments) = (self.start + end as u64, arguments.to_vec());
-        Ok(InLog::of(&raw, position, next, mark.closed_ms, arguments))
+        Ok(Ok(InLog::of(&raw, position, next, mark.closed_ms, arguments)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The bytes of the log: its header, definitions, marks and calls; and the group that is made durable together.
 
-use super::VERSION;
+use super::{Entry, VERSION};
 use crate::record::{self, Record, peek};
 use crc32c::crc32c_append;
 use std::mem::offset_of;
@@ -15,6 +15,8 @@ pub(super) const HEAD: usize = 24;
 const MARK: u16 = u16::MAX;
 /// The function of a call that was withdrawn: it is never run.
 pub(super) const WITHDRAWN: u16 = u16::MAX;
+/// The bit of a call's thread that says that the thread has a name: the rest is the number of a definition.
+pub const NAMED: u32 = 1 << 31;
 /// The lane of a call that has none: it may touch all of its object.
 pub(super) const ALL: u64 = u64::MAX;
 
@@ -115,6 +117,18 @@ impl Raw {
             lane: call.lane.unwrap_or(ALL).into(),
         };
         record::seal(raw, call.arguments, seed)
+    }
+
+    /// The head of a call that is in the log, as one that is never run.
+    pub(super) fn withdrawn(entry: &Entry, seed: u32) -> Raw {
+        let call = Call {
+            object: entry.object,
+            function: WITHDRAWN,
+            thread: entry.thread,
+            lane: entry.lane,
+            arguments: &entry.arguments,
+        };
+        Raw::call(&call, seed)
     }
 
     /// All bytes of a definition.

@@ -1,12 +1,14 @@
 //! The operation log beside a store that checkpoints: a crash after every operation of either medium. What is
 //! recovered is a prefix of the calls, with all that were acknowledged; faults planted on purpose are found.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 use twinpage_core::crash::{Crash, Image, Op, Random};
 use twinpage_core::dual_page::{DualPage, Options};
-use twinpage_core::operation_log::{Appender, Call, Group, LEAST_RING, Log, Taker, header, read};
+use twinpage_core::operation_log::{
+    Appender, Call, Group, LEAST_RING, Log, NAMED, Taker, header, read, read_new,
+};
 use twinpage_core::{Error, Geometry, Medium, Offset, PageId, PageLines, Poison, Result, Scheme};
 
 const ID: u64 = 0x1d;
@@ -85,10 +87,14 @@ fn arguments(number: u64) -> Vec<u8> {
 }
 
 fn append(appender: &Appender, number: u64) {
+    append_of(1, appender, number);
+}
+
+fn append_of(thread: u32, appender: &Appender, number: u64) {
     let call = Call {
         object: 0,
         function: (number % 3) as u16,
-        thread: 1,
+        thread,
         lane: Some(number).filter(|number| number % 2 == 1),
         arguments: &arguments(number),
     };
@@ -295,15 +301,16 @@ fn planted_faults_are_found() {
     }
 }
 
-/// A log with three groups, and where each begins.
+/// A log with three groups of calls of a thread with a name, and where each begins.
 fn three_groups() -> (Image, [u64; 3]) {
     let mut log = Log::create(Image::new(8), ID, RING, RING * 3 - 200, Poison::default()).unwrap();
     log.define("object\nadd(number: u64)").unwrap();
+    let thread = NAMED | u32::from(log.define("worker-1").unwrap());
     let (appender, mut taker) = log.queue(7, RING);
     let mut number = 0;
     let starts = [0, 1, 2].map(|_| {
         for _ in 0..4 {
-            append(&appender, number);
+            append_of(thread, &appender, number);
             number += 1;
         }
         let group = taker.take(Group::default(), 0);
@@ -373,7 +380,13 @@ fn other_logs_and_damaged_files_are_refused() {
             "byte {at}"
         );
     }
-    assert!(refused(&flipped(64 + 30)).contains("the definition 0 that a call names is gone"));
+    // The object's, and that of the thread behind it.
+    for (definition, at) in [(0, 64), (1, 64 + 24 + 24)] {
+        let why = format!("the definition {definition} that a call names is gone");
+        for byte in 0..24 + 8 {
+            assert!(refused(&flipped(at + byte)).contains(&why), "byte {byte}");
+        }
+    }
     assert_eq!(header(&image).unwrap().ring, RING);
 }
 
@@ -464,4 +477,78 @@ fn a_withdrawn_call_is_skipped_before_and_after_a_crash() {
     log.flush(&group).unwrap();
     let found = read(log.medium(), ID, 0).unwrap();
     assert_eq!((found.entries, found.end), (run, group.end()));
+}
+
+/// A medium that counts the bytes that are read.
+struct Counted(Image, Cell<u64>);
+
+impl Medium for Counted {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn grow(&mut self, len: u64) -> Result<()> {
+        self.0.grow(len)
+    }
+    fn read(&self, at: Offset, into: &mut [u8]) -> Result<()> {
+        self.1.set(self.1.get() + into.len() as u64);
+        self.0.read(at, into)
+    }
+    fn write(&mut self, at: Offset, bytes: &[u8]) -> Result<()> {
+        self.0.write(at, bytes)
+    }
+    fn discard(&mut self, range: Range<Offset>) -> Result<()> {
+        self.0.discard(range)
+    }
+    fn fence(&mut self) -> Result<()> {
+        self.0.fence()
+    }
+    fn atom(&self) -> usize {
+        self.0.atom()
+    }
+}
+
+/// Who follows a log reads what is new, not the ring; a reader after a crash reads all of it.
+#[test]
+fn what_is_new_costs_what_it_is() {
+    const LARGE: u64 = 8 << 20;
+    let medium = Counted(Image::new(8), Cell::new(0));
+    // So that what is written goes over the end of the ring.
+    let mut log = Log::create(medium, ID, LARGE, LARGE - 64, Poison::default()).unwrap();
+    log.define("object\nadd(number: u64)").unwrap();
+    let (appender, mut taker) = log.queue(7, 1 << 20);
+    let mut number = 0;
+    let mut group_of = |count: u64| {
+        for _ in 0..count {
+            append(&appender, number);
+            number += 1;
+        }
+        taker.take(Group::default(), 0)
+    };
+    let (mut from, mut entries) = (log.end(), 0);
+    for count in [1, 5000, 1, 3] {
+        let group = group_of(count);
+        log.flush(&group).unwrap();
+        let medium = log.medium();
+        medium.1.set(0);
+        let found = read_new(medium, ID, from).unwrap();
+        let bytes = medium.1.get();
+        assert!(
+            bytes <= 2 * (found.end - from) + (64 << 10),
+            "{bytes} bytes for {count} calls"
+        );
+        assert_eq!(found.end, log.end());
+        entries += found
+            .entries
+            .iter()
+            .filter(|entry| entry.position >= group.start())
+            .count() as u64;
+        from = group.start();
+        let whole = read(medium, ID, LARGE - 64).unwrap();
+        assert_eq!(whole.entries.len() as u64, entries);
+        assert!(medium.1.get() > LARGE);
+    }
+    // Nothing is new.
+    log.medium().1.set(0);
+    assert_eq!(read_new(log.medium(), ID, log.end()).unwrap().entries, []);
+    assert!(log.medium().1.get() <= 64 << 10);
 }
