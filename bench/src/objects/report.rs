@@ -127,7 +127,6 @@ impl Report {
                 "machine": machine(),
                 "seconds": arguments.seconds,
                 "repeat": arguments.repeat,
-                "not_there": [], // variants of Table 7: none is missing
                 "absent": self.absent,
                 "rows": self.rows,
                 "ratios": self.ratios,

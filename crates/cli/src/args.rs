@@ -1,12 +1,13 @@
 //! The command line: every subcommand, option and example.
 
 use crate::lab::Lab;
-use crate::values::{self, at, control_key, every, instant, keep, level, rate, share, signal};
+use crate::values::{self, at, control_key, every, keep, level, rate, share, signal, until};
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
+use twinpage::objects::Until;
 use twinpage_commands::report::{interval, within};
 use twinpage_os::Durability;
 use twinpage_os::cpuid::Level;
@@ -70,7 +71,7 @@ pub(crate) enum Command {
     Stats(Stats),
     /// The calls of a region's objects since its last checkpoint, which the next opening runs again, with their arguments
     #[command(
-        after_help = "Example:\n  twinpage log scores.twin\n  twinpage log scores.twin --until 10min\n  twinpage log scores.twin --follow\n\nOnly looks: also while a program has the region open. Arguments of types that the log does not\ndescribe are shown as bytes."
+        after_help = "Example:\n  twinpage log scores.twin\n  twinpage log scores.twin --until 10min\n  twinpage log scores.twin --follow\n  twinpage log scores.twin --kept scores.kept --until 10min --into past.twin\n  twinpage log scores.twin --withdraw 4294967392\n\nOnly looks, but for --into and --withdraw: also while a program has the region open. Arguments of types that the log does not\ndescribe are shown as bytes."
     )]
     Log(Log),
     /// Copy a region at one of its epochs, also while a program has it open and goes on; or a versioned array at rest
@@ -130,9 +131,20 @@ pub(crate) struct Log {
     /// Then show calls as they are logged, until the region is closed
     #[arg(long)]
     pub(crate) follow: bool,
-    /// Only calls that were durable by then: a time (UTC) as 2026-11-23T18:00:00Z, or an age as 10min
-    #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "follow")]
-    pub(crate) until: Option<SystemTime>,
+    /// Take the call at this position out, so that it is never run: where it ends the program or never returns, and so its
+    /// object cannot be opened. No program may have the region open
+    #[arg(long, value_name = "POSITION", conflicts_with_all = ["follow", "until"])]
+    pub(crate) withdraw: Option<u64>,
+    /// Only calls that were durable by then: a time (UTC) as 2026-11-23T18:00:00Z, or an age as 10min; or those up to the
+    /// call at a position
+    #[arg(long, value_name = "TIME|POSITION", value_parser = until, conflicts_with = "follow")]
+    pub(crate) until: Option<Until>,
+    /// Also the calls that the region keeps in this folder (Options::keep_calls)
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["follow", "withdraw"])]
+    pub(crate) kept: Option<PathBuf>,
+    /// Make the new region COPY as the region was then: its objects run the calls when they are opened
+    #[arg(long, value_name = "COPY", requires_all = ["kept", "until"])]
+    pub(crate) into: Option<PathBuf>,
     /// The region's file
     #[arg(value_name = "FILE")]
     pub(crate) region: PathBuf,

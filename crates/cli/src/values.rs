@@ -2,6 +2,7 @@
 
 use rustix::process::Signal;
 use std::time::{Duration, SystemTime};
+use twinpage::objects::Until;
 use twinpage_commands::report::interval;
 use twinpage_os::cpuid::Level;
 use twinpage_process::older::{At, Keep};
@@ -36,15 +37,20 @@ pub(crate) fn at(text: &str) -> Result<At, String> {
     }
 }
 
-/// An instant: a time of UTC, or how long ago it is.
+/// How far back: a time of UTC, how long ago it is, or the position of a call.
 ///
 /// # Errors
 /// Says what is expected.
-pub(crate) fn instant(text: &str) -> Result<SystemTime, String> {
+pub(crate) fn until(text: &str) -> Result<Until, String> {
+    if let Ok(position) = text.parse() {
+        return Ok(Until::Call(position));
+    }
     let ago = |age| SystemTime::now().checked_sub(age);
     let instant = humantime::parse_rfc3339_weak(text).ok();
     let instant = instant.or_else(|| ago(humantime::parse_duration(text).ok()?));
-    instant.ok_or_else(|| "expected a time of UTC, or an age: 2026-11-23T18:00:00Z, 10min, 2h".into())
+    instant.map(Until::Time).ok_or_else(|| {
+        "expected a time of UTC, an age, or a position: 2026-11-23T18:00:00Z, 10min, 4294967392".into()
+    })
 }
 
 /// When checkpoints come, as said on the command line.

@@ -130,6 +130,89 @@ fn the_calls_since_the_last_checkpoint_are_shown_with_their_arguments() {
     assert!(!ended && shown.contains("nowhere"), "{shown}");
 }
 
+/// A call that is taken out of the log is told, not run, and the others are.
+#[test]
+fn a_call_is_taken_out_of_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scores.twin");
+    let region = Region::open(&path).unwrap();
+    let make = |region: &Region| {
+        let scores = region.object::<Scores>("scores", |u| Scores {
+            rows: u.collect([0_i64; 9]),
+        });
+        scores.unwrap()
+    };
+    let scores = make(&region);
+    (1..4).for_each(|by| scores.add(1, by));
+    scores.sync().unwrap();
+    let (ended, why) = log(&path, &["--withdraw", "8"]);
+    assert!(!ended && why.contains("in use"), "{why}");
+    // As a crash leaves it.
+    let crashed = folder.path().join("crashed.twin");
+    std::fs::copy(&path, &crashed).unwrap();
+    std::fs::copy(
+        folder.path().join("scores.twin.log"),
+        folder.path().join("crashed.twin.log"),
+    )
+    .unwrap();
+    region.close().unwrap();
+    let (_, shown) = log(&crashed, &["--json"]);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let second = shown["operations"][1]["position"].to_string();
+    let (ended, told) = log(&crashed, &["--withdraw", &second]);
+    assert!(
+        ended && told.contains("scores.add(rows[1], by: 2)") && told.contains("\n2 of the calls"),
+        "{told}"
+    );
+    let (ended, why) = log(&crashed, &["--withdraw", &second]);
+    assert!(!ended && why.contains("no call at position"), "{why}");
+    let region = Region::open(&crashed).unwrap();
+    assert_eq!(make(&region).take(1).unwrap(), 1 + 3);
+}
+
+/// Calls that are kept are listed after a close, and a copy of the past is made from them.
+#[test]
+fn a_region_goes_back_to_a_call_and_to_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, keeps) = (folder.path().join("scores.twin"), folder.path().join("kept"));
+    let make = |region: &Region| {
+        let scores = region.object::<Scores>("scores", |u| Scores {
+            rows: u.collect([0_i64; 9]),
+        });
+        scores.unwrap()
+    };
+    let region = Region::options().keep_calls(&keeps, 1 << 20).open(&path).unwrap();
+    let scores = make(&region);
+    for by in 1..6 {
+        scores.add(1, by);
+    }
+    region.close().unwrap();
+    let keeps = keeps.to_str().unwrap();
+    let (_, shown) = log(&path, &["--kept", keeps, "--json"]);
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["operations"].as_array().unwrap().len(), 5);
+    let third = shown["operations"][2]["position"].to_string();
+    let (ended, told) = log(&path, &["--kept", keeps, "--until", &third]);
+    assert!(ended && told.lines().count() == 3, "{told}");
+    for (until, expected) in [(&*third, 1 + 2 + 3), ("2100-01-01T00:00:00Z", 1 + 2 + 3 + 4 + 5)] {
+        let copy = folder.path().join("past.twin");
+        let into = copy.to_str().unwrap();
+        let (ended, told) = log(&path, &["--kept", keeps, "--until", until, "--into", into]);
+        assert!(
+            ended && told.contains("calls that run when its objects are opened"),
+            "{told}"
+        );
+        let (ended, why) = log(&path, &["--kept", keeps, "--until", until, "--into", into]);
+        assert!(!ended && why.contains("a new file"), "{why}");
+        let region = Region::open(&copy).unwrap();
+        assert_eq!(make(&region).take(1).unwrap(), expected);
+        region.close().unwrap();
+        std::fs::remove_file(&copy).unwrap();
+    }
+    let (ended, why) = log(&path, &["--kept", keeps, "--until", "7", "--into", "past.twin"]);
+    assert!(!ended && why.contains("no call at position 7"), "{why}");
+}
+
 /// What objects a region has, with their sizes and who holds them: in use, closed, and after one was freed.
 #[test]
 fn info_lists_objects() {

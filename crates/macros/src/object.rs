@@ -1,6 +1,8 @@
 //! `#[twinpage::object]`: the public methods of an `impl` block as operations, and a handle that calls them.
 //!
-//! * What an operation is follows from its signature, and from `#[instant]` and `#[deferrable]` on it.
+//! * What an operation is follows from its signature, and from `#[instant]` and `#[deferrable]` on it. One that would be
+//!   deferrable by its signature is refused where its body does what cannot be run again: `twinpage classify` and this ask the
+//!   same library, which is shown one `impl` here.
 //! * Arguments are a tuple for serde: by reference into the log, by value out of it.
 //! * The log knows a function by its text here, which has the tokens of its types and no spaces but those between words.
 
@@ -9,8 +11,9 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{
     Attribute, Error, FnArg, GenericArgument, GenericParam, Ident, ImplItem, ImplItemFn, ItemImpl, Lifetime,
-    Pat, PathArguments, Result, ReturnType, Type, Visibility,
+    Pat, PathArguments, ReceiverKind, Result, ReturnType, Safety, Type, Visibility,
 };
+use twinpage_classify::Found;
 
 /// An argument of a method.
 enum Argument {
@@ -44,11 +47,17 @@ pub(crate) fn expand(attribute: TokenStream, mut item: ItemImpl) -> Result<Token
         return Err(Error::new_spanned(attribute, "`#[object]` takes no arguments"));
     }
     let object = Named::of(&item)?;
+    let impure = twinpage_classify::in_impl(&item); // with the marks that are taken off below
     let mut operations = Vec::new();
     for part in &mut item.items {
         if let ImplItem::Fn(method) = part {
             let marks = Marks::take(method)?;
-            operations.extend(operation(method, marks)?);
+            let is_promised = marks.deferrable.is_some();
+            let operation = operation(method, marks)?;
+            if let Some(operation) = operation.as_ref().filter(|_| !is_promised) {
+                operation.check_body(&impure)?;
+            }
+            operations.extend(operation);
         }
     }
     if operations.is_empty() {
@@ -184,6 +193,14 @@ fn operation(method: &ImplItemFn, marks: Marks) -> Result<Option<Operation>> {
             "an operation is one function, so that its calls can be read from the log: no generic parameters";
         return Err(Error::new_spanned(parameter, why));
     }
+    if let Safety::Unsafe(token) = &signature.safety {
+        let why = "the log calls an operation, and can promise nothing: it cannot be `unsafe`";
+        return Err(Error::new_spanned(token, why));
+    }
+    if signature.ident == "sync" {
+        let why = "each handle has a `sync`, which makes all calls so far durable and runs them: name the method otherwise";
+        return Err(Error::new_spanned(&signature.ident, why));
+    }
     let arguments = inputs.enumerate().map(argument).collect::<Result<Vec<_>>>()?;
     let returns = returns(&signature.output)?;
     let reads = matches!(receiver, Receiver::Shared);
@@ -216,16 +233,26 @@ fn receiver(input: Option<&FnArg>) -> Result<Receiver> {
     let Some(FnArg::Receiver(receiver)) = input else {
         return Err(Error::new(Span::call_site(), "a method takes `self` first"));
     };
-    match quote!(#receiver).to_string().replace(' ', "") {
-        text if text.starts_with("&mut") || text.starts_with("&'") && text.contains("mutself") => {
-            Ok(Receiver::Exclusive)
-        }
-        text if text.starts_with('&') => Ok(Receiver::Shared),
-        _ => {
+    let mutability = match &receiver.kind {
+        ReceiverKind::Reference(_, _, mutability) => Some(mutability),
+        ReceiverKind::Typed(_, ty) => match &**ty {
+            Type::Reference(ty) if is_self(&ty.elem) => Some(&ty.mutability),
+            _ => None,
+        },
+        _ => None,
+    };
+    match mutability {
+        Some(Some(_)) => Ok(Receiver::Exclusive),
+        Some(None) => Ok(Receiver::Shared),
+        None => {
             let why = "the object stays in its region: take `&self` or `&mut self`";
             Err(Error::new_spanned(receiver, why))
         }
     }
+}
+
+fn is_self(ty: &Type) -> bool {
+    matches!(ty, Type::Path(path) if path.path.is_ident("Self"))
 }
 
 fn lane_of(lane: &Ident, input: Option<&FnArg>) -> Result<Receiver> {
@@ -340,6 +367,21 @@ fn text(tokens: TokenStream) -> String {
 }
 
 impl Operation {
+    /// Refuses a deferrable one that does what may be otherwise when it is run again.
+    fn check_body(&self, impure: &[Found]) -> Result<()> {
+        let of_this = |found: &&Found| !self.is_instant && self.name == found.method;
+        impure.iter().find(of_this).map_or(Ok(()), |found| {
+            let Found { why, way_out, .. } = found;
+            let name = &self.name;
+            let why = format!(
+                "`{name}` is logged, and runs later and again after a crash, where this may be otherwise: {why}\n\
+                 {way_out}; or mark the method `#[instant]`, so that its caller waits, or `#[deferrable]` if it does the same \
+                 whenever it runs"
+            );
+            Err(Error::new(found.at, why))
+        })
+    }
+
     /// The logged arguments.
     fn logged(&self) -> impl Iterator<Item = (&Ident, &Type)> {
         self.arguments.iter().filter_map(|argument| match argument {
@@ -566,6 +608,7 @@ fn implementation(object: &Named, operations: &[Operation]) -> TokenStream {
                 #looks
             }
 
+            #[inline]
             fn check(
                 twinpage_function: usize,
                 twinpage_arguments: &::twinpage::objects::Arguments<'_>,

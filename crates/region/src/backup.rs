@@ -63,7 +63,7 @@ impl Answers for Inner {
 }
 
 impl Inner {
-    fn backup(&self, path: &Path) -> Result<Epoch> {
+    pub(crate) fn backup(&self, path: &Path) -> Result<Epoch> {
         self.progress().check_log_was_run()?;
         let mut copy = Copy::begin(path)?;
         let watching = self.progress().watch();

@@ -249,6 +249,7 @@ impl Region {
             checkpoints: Mutex::new(checkpoints),
             patience,
             server_threads: options.server_threads,
+            kept: options.kept.clone(),
             next,
             room: OnceLock::new(),
             heap: OnceLock::new(),

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::marks::LINE;
 use crate::next_level::Wanted;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use twinpage_core::{Geometry, Idle, Medium, ProductScheme, Recovered, Scheme, SchemeKind, Setup};
 use twinpage_os::{AnyMedium, Draft, Durability};
@@ -58,6 +58,13 @@ impl Stores for Products {
     }
 }
 
+/// Where calls of objects are kept, and how many bytes of them.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptCalls {
+    pub(crate) folder: PathBuf,
+    pub(crate) most: u64,
+}
+
 /// How a region is made and opened. Begun by [`Region::options`], ended by [`Options::open`].
 ///
 /// What describes the region itself (scheme, geometry, address) counts when it is made; opening an
@@ -89,6 +96,7 @@ pub struct Options {
     pub(crate) sections: bool,
     pub(crate) patience: Option<Duration>,
     pub(crate) server_threads: Option<usize>,
+    pub(crate) kept: Option<KeptCalls>,
     pub(crate) level: Wanted,
     durability: Option<Durability>,
     scheme: Option<SchemeKind>,
@@ -150,6 +158,22 @@ impl Options {
             server_threads: Some(threads),
             ..self
         }
+    }
+
+    /// Keeps what is called of the region's objects, so that it can go back to each of these calls
+    /// ([`objects::go_back`](crate::objects::go_back)): in a folder, which may be on a larger and slower device, and takes
+    /// about so many bytes. The calls that checkpoints hold are compressed there. They begin from a base, a copy of the
+    /// region: one is made when an object is made or freed, and when half of the bytes were written since the last one. The
+    /// oldest go where there are more bytes; the last base and what was called since stay.
+    ///
+    /// The thread whose call asks for a base makes it, and waits as long as [`Region::backup`](crate::Region::backup) takes.
+    /// Every opening has to say the folder again: between two bases nothing is kept of an opening that does not.
+    pub fn keep_calls(self, folder: impl AsRef<Path>, bytes: u64) -> Options {
+        // The program may change its directory.
+        let folder = std::path::absolute(&folder).unwrap_or_else(|_| folder.as_ref().to_owned());
+        let most = bytes;
+        let kept = Some(KeptCalls { folder, most });
+        Options { kept, ..self }
     }
 
     /// A second file, on a larger and slower device, for objects that have no room in the region's own: when its medium

@@ -10,6 +10,7 @@ use crate::epochs::{Checkpoints, Progress, Ticket};
 use crate::error::{Error, Result};
 use crate::heap::{Heap, HeapError, RawHeap};
 use crate::next_level::NextLevel;
+use crate::options::KeptCalls;
 use crate::paging::Serving;
 use crate::root_table;
 use crate::sections::{self, Behind, Sections};
@@ -83,6 +84,8 @@ pub(crate) struct Inner {
     pub(crate) patience: Duration,
     /// Threads that run the lanes of objects; as many as the machine has processors if not said.
     pub(crate) server_threads: Option<usize>,
+    /// Where calls of objects are kept.
+    pub(crate) kept: Option<KeptCalls>,
     /// Where objects go that have no room.
     pub(crate) next: Option<Arc<NextLevel>>,
     /// Who moves them.

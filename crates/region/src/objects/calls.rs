@@ -1,6 +1,6 @@
 //! What a handle does.
 
-use super::host::{Object, Returned, encode};
+use super::host::{Arguments, Object, Returned, encode};
 use super::life::Life;
 use super::remote::Remote;
 use super::server::Objects;
@@ -76,13 +76,17 @@ impl<T: Object> Calls<T> {
     /// Logs a call of a deferrable method.
     ///
     /// # Panics
-    /// When the region is closed or the object was freed, when the arguments are too long or cannot be serialized, and when
-    /// the log and the medium are full: nothing was logged then.
+    /// When the region is closed or the object was freed, when the arguments are too long or cannot be serialized and read
+    /// again, when the log and the medium are full, and inside an update where so much waits that some must be run first:
+    /// nothing was logged then.
     #[track_caller]
     pub fn defer(&self, function: u16, lane: Option<usize>, arguments: &impl Serialize) {
         let lane = lane.map(|lane| lane as u64);
         let logged = encode(arguments, |bytes| match &self.way {
-            Way::Here(here) => here.defer(function, lane, bytes),
+            Way::Here(here) => {
+                here.check::<T>(function, lane, bytes)?;
+                here.defer(function, lane, bytes)
+            }
             Way::There(remote) => remote.defer(function, lane, bytes),
         });
         match logged {
@@ -97,7 +101,7 @@ impl<T: Object> Calls<T> {
     /// # Errors
     /// [`Error::Panicked`] when the method panics; [`Error::Poisoned`] when the medium has failed; [`Error::Full`] when it
     /// has no room, and the call will not run; [`Error::Freed`] when the object was freed; [`Error::Invalid`] inside an
-    /// update, when the region is closed, and for arguments that are too long or cannot be serialized.
+    /// update, when the region is closed, and for arguments that are too long or cannot be serialized and read again.
     pub fn instant<R: Returned>(
         &self,
         function: u16,
@@ -106,7 +110,10 @@ impl<T: Object> Calls<T> {
     ) -> Result<R> {
         let lane = lane.map(|lane| lane as u64);
         encode(arguments, |bytes| match &self.way {
-            Way::Here(here) => here.instant(function, lane, bytes),
+            Way::Here(here) => {
+                here.check::<T>(function, lane, bytes)?;
+                here.instant(function, lane, bytes)
+            }
             Way::There(remote) => remote.instant(function, lane, bytes),
         })
     }
@@ -117,6 +124,10 @@ impl<T: Object> Calls<T> {
     /// As [`Calls::instant`].
     pub fn read<R: Returned>(&self, function: u16, arguments: &impl Serialize) -> Result<R> {
         encode(arguments, |bytes| match &self.way {
+            Way::Here(here) if Next::is_of_named() => {
+                here.check::<T>(function, None, bytes)?;
+                here.instant(function, None, bytes)
+            }
             Way::Here(here) => here.read(function, bytes),
             Way::There(remote) => remote.read(function, bytes),
         })
@@ -136,6 +147,16 @@ impl<T: Object> Calls<T> {
 }
 
 impl Here {
+    /// Refuses a call that could not be run: once it was logged it would be in the way after a crash.
+    #[inline]
+    fn check<T: Object>(&self, function: u16, lane: Option<u64>, bytes: &[u8]) -> Result<()> {
+        let checked = T::check(function.into(), &Arguments { bytes, lane });
+        checked.map_err(|undecodable| {
+            let signature = T::FUNCTIONS[usize::from(function)].signature;
+            undecodable.error(self.life.name(), signature)
+        })
+    }
+
     #[inline]
     fn defer(&self, function: u16, lane: Option<u64>, arguments: &[u8]) -> Result<()> {
         self.life.check()?;
@@ -162,9 +183,6 @@ impl Here {
     }
 
     fn read<R: Returned>(&self, function: u16, arguments: &[u8]) -> Result<R> {
-        if Next::is_of_named() {
-            return self.instant(function, None, arguments);
-        }
         self.life.check()?;
         Ok(answer(self.objects.read(self.object, function, arguments)?))
     }

@@ -9,7 +9,7 @@ use twinpage_core::{Medium, Poison};
 use twinpage_os::{Access, AnyMedium, Draft, Durability};
 
 /// Bytes of the ring of a new log.
-const RING: u64 = 8 << 20;
+pub(super) const RING: u64 = 8 << 20;
 
 /// The log of the region in the file `path`.
 pub(super) fn log_path(path: &Path) -> PathBuf {
@@ -21,6 +21,7 @@ pub(super) fn log_path(path: &Path) -> PathBuf {
 /// Where a region's log is, and what it must outlive.
 #[derive(Clone, Debug)]
 pub(super) struct LogFile {
+    pub(super) region: PathBuf,
     pub(super) path: PathBuf,
     durability: Durability,
 }
@@ -33,10 +34,16 @@ impl LogFile {
     pub(super) fn of(region: &Region) -> Result<LogFile> {
         let why = "objects need a region in a file of its own, beside which their log lies";
         let (path, durability) = region.file.as_ref().ok_or_else(|| Error::Invalid(why.into()))?;
-        Ok(LogFile {
-            path: log_path(path),
-            durability: *durability,
-        })
+        Ok(LogFile::beside(path, *durability))
+    }
+
+    /// That of a region in the making.
+    pub(super) fn beside(region: &Path, durability: Durability) -> LogFile {
+        LogFile {
+            region: region.to_owned(),
+            path: log_path(region),
+            durability,
+        }
     }
 
     /// Whether a flush must reach what outlives the machine.
@@ -46,12 +53,17 @@ impl LogFile {
 
     /// A new log whose first record has the position `start`. What a close that was cut short left goes.
     pub(super) fn create(&self, start: u64, poison: Poison) -> Result<Log<AnyMedium>> {
+        self.create_with(start, RING, poison)
+    }
+
+    /// One with a ring of at least so many bytes.
+    pub(super) fn create_with(&self, start: u64, ring: u64, poison: Poison) -> Result<Log<AnyMedium>> {
         self.remove_leftover()?;
         let make = |at: &Path| Ok::<_, Error>(AnyMedium::create(at, self.durability)?);
         let (draft, mut medium) = Draft::make(&self.path, make)?;
         medium.rename(&self.path);
         // 0 is no log.
-        let log = Log::create(medium, random() | 1, RING, start, poison)?;
+        let log = Log::create(medium, random() | 1, ring, start, poison)?;
         match draft.name(&self.path)? {
             true => Ok(log),
             false => Err(self.error("another process made it just now: open the region again")),

@@ -107,7 +107,7 @@ impl Follow {
             match self.tail.read()? {
                 Seen::New(found, from) => {
                     let new = found.entries[from..].iter();
-                    news.operations = new.map(|entry| operation(&found, entry)).collect();
+                    news.operations = new.map(|entry| operation(&found.definitions, entry)).collect();
                     return Ok(news);
                 }
                 Seen::Lost => {

@@ -3,6 +3,7 @@
 use super::answers::Answers;
 use super::host::{Outcome, Undecodable};
 use super::hosts::{Freed, read, write};
+use super::keeper::Keeper;
 use super::replay::{Left, id_of, number};
 use super::run::Ran;
 use super::server::Objects;
@@ -48,6 +49,8 @@ pub(super) struct Server {
     withdrawn: Vec<u64>,
     /// A group that was flushed and run, for its memory.
     used: Group,
+    /// Keeps what checkpoints hold, if that is asked for.
+    pub(super) keeper: Option<Keeper>,
     /// Objects without a page of their own, by number, as of their last calls.
     pub(super) unmovable: HashMap<u64, u64>,
     /// Objects that went while some of them was not durable.
@@ -75,6 +78,7 @@ impl Server {
         taker: Taker,
         left: Left,
         table: ObjectTable,
+        keeper: Option<Keeper>,
         inner: Arc<Inner>,
     ) -> Server {
         Server {
@@ -88,6 +92,7 @@ impl Server {
             kept: None,
             withdrawn: Vec::new(),
             used: Group::default(),
+            keeper,
             unmovable: HashMap::new(),
             partly_away: HashSet::new(),
             inner,
@@ -194,7 +199,7 @@ impl Server {
     /// A checkpoint makes room in the log, unless calls are in it that wait for their objects.
     fn make_room(&mut self, objects: &Objects) -> Result<()> {
         self.checkpoint(objects)?;
-        self.release();
+        self.release_all()?;
         match self.left.is_empty() {
             true => Ok(()),
             false => Err(Error::Invalid(format!(
@@ -239,7 +244,8 @@ impl Server {
             } = host.run(left, Some(&objects.lanes));
             at += ran;
             if let Some(undecodable) = undecodable {
-                outcomes.push((ran, Err(undecodable.into())));
+                let signature = host.functions()[usize::from(left[ran].function)].signature;
+                outcomes.push((ran, Err(undecodable.error(host.name(), signature))));
                 at += 1; // it stays in the log, and is not waited for
             }
             for (place, outcome) in outcomes {
@@ -355,11 +361,41 @@ impl Server {
 
     /// The calls that the last checkpoint holds make room for new ones.
     pub(super) fn release(&mut self) {
-        if let (_, Some(superblock)) = self.inner.progress().last()
-            && superblock.log.id == self.log.id()
-        {
-            self.log.release(superblock.log.start);
+        let Some(start) = self.releasable() else {
+            return;
+        };
+        match &mut self.keeper {
+            None => self.log.release(start),
+            // Where that fails it is told when there is no other room.
+            Some(keeper) if keeper.is_due(start, self.log.ring()) => drop(self.release_all()),
+            Some(_) => {}
         }
+    }
+
+    /// All of them, once they are kept where that is asked for.
+    pub(super) fn release_all(&mut self) -> Result<()> {
+        if let Some(start) = self.releasable() {
+            let start = match &mut self.keeper {
+                None => start,
+                Some(keeper) => keeper.keep(&self.log, start)?,
+            };
+            self.log.release(start);
+        }
+        Ok(())
+    }
+
+    /// Objects have come or gone: what is kept begins anew, if that `is_so`.
+    pub(super) fn wants_base(&mut self, is_so: bool) {
+        if let Some(keeper) = &mut self.keeper {
+            keeper.wants_base |= is_so;
+        }
+    }
+
+    /// From where on calls are in no durable checkpoint.
+    fn releasable(&self) -> Option<u64> {
+        let (_, superblock) = self.inner.progress().last();
+        let log = superblock?.log;
+        (log.id == self.log.id()).then_some(log.start)
     }
 
     /// Whether a checkpoint is due, once.

@@ -335,6 +335,7 @@ impl<T: Object> Host<T> {
                     count,
                     place: update.place(),
                     panicked: &panicked,
+                    object: (name, T::FUNCTIONS),
                     outcomes: &mut ran.outcomes,
                 };
                 T::in_lanes(object, heap, run);
@@ -430,7 +431,10 @@ impl<T: Object> Hosted for Host<T> {
             let object = self.root.get(update);
             let look = || T::look(object, update.heap(), function.into(), &arguments);
             match catch_unwind(AssertUnwindSafe(look)) {
-                Ok(outcome) => Ok(outcome?),
+                Ok(outcome) => outcome.map_err(|undecodable| {
+                    let signature = T::FUNCTIONS[usize::from(function)].signature;
+                    undecodable.error(self.name(), signature)
+                }),
                 Err(panic) => Err(panicked::<T>(self.name(), function, &*panic)),
             }
         })

@@ -14,7 +14,7 @@
 //!   object has the same value, and its blocks may have other addresses.
 //! * Handing calls over takes some microseconds: what takes less is run by the one thread.
 
-use super::host::{Arguments, Outcome, Undecodable};
+use super::host::{Arguments, Function, Outcome, Undecodable};
 use super::run::{Outcomes, in_order};
 use crate::address::Place;
 use crate::collections;
@@ -195,6 +195,8 @@ pub struct LaneRun<'a> {
     /// Where the thread is in an update.
     pub(super) place: Place,
     pub(super) panicked: &'a (dyn Fn(u16, &(dyn Any + Send)) -> Error + Sync),
+    /// The object's name and functions.
+    pub(super) object: (&'a str, &'static [Function]),
     pub(super) outcomes: &'a mut Outcomes,
 }
 
@@ -216,6 +218,7 @@ impl LaneRun<'_> {
             count,
             place,
             panicked,
+            object: (name, functions),
             outcomes,
         } = self;
         let all = Mutex::new(std::mem::take(outcomes));
@@ -240,8 +243,9 @@ impl LaneRun<'_> {
                     .map(|(index, outcome)| (places[at + index], outcome));
                 own_outcomes.extend(from);
                 at += ran.calls;
-                if let Some(Undecodable(why)) = ran.undecodable {
-                    own_outcomes.push((places[at], Err(Undecodable(why).into())));
+                if let Some(undecodable) = ran.undecodable {
+                    let signature = functions[usize::from(own[at].function)].signature;
+                    own_outcomes.push((places[at], Err(undecodable.error(name, signature))));
                     at += 1;
                 }
             }

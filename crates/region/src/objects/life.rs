@@ -23,6 +23,11 @@ impl Life {
         }
     }
 
+    /// The name of the object.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(super) fn called(&self) -> u64 {
         self.called.load(Ordering::Relaxed)
     }

@@ -1,7 +1,6 @@
 //! What is in a region's operation log, as far as it describes itself.
 
 use super::file::log_path;
-use super::thread::NAMED;
 use crate::error::{Error, Result};
 use crate::inspect::inspect;
 use crate::superblock::LogPosition;
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
-use twinpage_core::operation_log::{Entry, Found, read};
+use twinpage_core::operation_log::{Entry, Found, NAMED, read};
 use twinpage_os::{Access, AnyMedium, Durability};
 
 /// How often the log of a region in use is read before it is given up, and the pause between.
@@ -120,16 +119,21 @@ impl fmt::Display for Operation {
 /// # Errors
 /// As [`look`]; [`Error::Log`] when the log is missing, [`Error::Store`] when it is damaged.
 pub fn operations(path: impl AsRef<Path>) -> Result<Operations> {
-    let path = path.as_ref();
+    until_it_stands_still(path.as_ref(), |place| list(path.as_ref(), place))
+}
+
+/// Reads files of a region, which may be in use and write to them meanwhile, from the place in its log on that its last
+/// checkpoint names.
+pub(super) fn until_it_stands_still<R>(
+    path: &Path,
+    mut read: impl FnMut(LogPosition) -> Result<R>,
+) -> Result<R> {
     let mut attempts = ATTEMPTS;
     loop {
         attempts -= 1;
         let found = inspect(path)?;
-        let place = found
-            .superblock
-            .map(|superblock| superblock.log)
-            .unwrap_or_default();
-        match list(path, place) {
+        let place = found.superblock.map(|superblock| superblock.log);
+        match read(place.unwrap_or_default()) {
             // The process that has it open wrote to both files meanwhile.
             Err(_) if found.in_use.is_some() && attempts > 0 => std::thread::sleep(PAUSE),
             other => return other,
@@ -137,14 +141,10 @@ pub fn operations(path: impl AsRef<Path>) -> Result<Operations> {
     }
 }
 
-fn list(path: &Path, place: LogPosition) -> Result<Operations> {
+/// What is in the log of a region from a place on; nothing where there is none.
+pub(super) fn found(path: &Path, place: LogPosition) -> Result<Option<Found>> {
     if place.id == 0 {
-        return Ok(Operations {
-            log: None,
-            start: place.start,
-            end: place.start,
-            operations: Vec::new(),
-        });
+        return Ok(None);
     }
     let file = log_path(path);
     if !file.exists() {
@@ -152,21 +152,27 @@ fn list(path: &Path, place: LogPosition) -> Result<Operations> {
         return Err(Error::Log { file, why });
     }
     let medium = AnyMedium::open(&file, Durability::Memory, Access::ReadOnly)?;
-    let found = read(&medium, place.id, place.start)?;
+    Ok(Some(read(&medium, place.id, place.start)?))
+}
+
+fn list(path: &Path, place: LogPosition) -> Result<Operations> {
+    let found = found(path, place)?;
+    let operations = |found: &Found| {
+        let entries = found.entries.iter();
+        entries
+            .map(|entry| operation(&found.definitions, entry))
+            .collect()
+    };
     Ok(Operations {
-        log: Some(file),
+        log: found.as_ref().map(|_| log_path(path)),
         start: place.start,
-        end: found.end,
-        operations: found
-            .entries
-            .iter()
-            .map(|entry| operation(&found, entry))
-            .collect(),
+        end: found.as_ref().map_or(place.start, |found| found.end),
+        operations: found.as_ref().map(operations).unwrap_or_default(),
     })
 }
 
-pub(super) fn operation(found: &Found, entry: &Entry) -> Operation {
-    let mut lines = found.definitions[usize::from(entry.object)].lines();
+pub(super) fn operation(definitions: &[String], entry: &Entry) -> Operation {
+    let mut lines = definitions[usize::from(entry.object)].lines();
     let object = lines.next().unwrap_or_default().to_owned();
     let signature = lines.nth(usize::from(entry.function)).unwrap_or_default();
     let (method, rest) = signature.split_once('(').unwrap_or((signature, ""));
@@ -181,7 +187,7 @@ pub(super) fn operation(found: &Found, entry: &Entry) -> Operation {
         position: entry.position,
         unix_ms: Some(entry.closed_ms).filter(|time| *time > 0),
         thread: entry.thread,
-        thread_name: thread_name(found, entry.thread),
+        thread_name: thread_name(definitions, entry.thread),
         object,
         method: method.to_owned(),
         arguments: arguments(&parameters, &entry.arguments),
@@ -192,9 +198,9 @@ pub(super) fn operation(found: &Found, entry: &Entry) -> Operation {
 }
 
 /// The name of a thread of that number, if it has one.
-fn thread_name(found: &Found, thread: u32) -> Option<String> {
+fn thread_name(definitions: &[String], thread: u32) -> Option<String> {
     let number = (thread & NAMED != 0).then_some(thread & !NAMED)?;
-    found.definitions.get(number as usize).cloned()
+    definitions.get(number as usize).cloned()
 }
 
 fn as_map<S: Serializer>(arguments: &[(String, Value)], serializer: S) -> Result<S::Ok, S::Error> {

@@ -31,9 +31,12 @@ mod follower;
 mod group;
 mod host;
 mod hosts;
+mod keeper;
+mod kept;
 mod lanes;
 mod life;
 mod listing;
+mod past;
 mod remote;
 mod replay;
 mod run;
@@ -44,6 +47,7 @@ mod table;
 mod tail;
 pub mod thread;
 mod wire;
+mod withdraw;
 
 pub use calls::Calls;
 pub use follow::{Follow, News, follow};
@@ -51,6 +55,7 @@ pub use follower::Follower;
 pub use host::{Arguments, Function, Object, Outcome, Returned, Undecodable, logged};
 pub use lanes::{Lane, LaneRun, Lanes, Parts};
 pub use listing::{Operation, Operations, operations};
+pub use past::{Past, Until, go_back, kept};
 pub use remote::share;
 pub use table::{ObjectInfo, list};
 /// Makes a persistent object of an `impl` block.
@@ -66,9 +71,25 @@ pub use table::{ObjectInfo, list};
 /// | `fn sum(&self) -> u64` | instant: it reads, so nothing of it is logged; what it saw is durable |
 /// | `#[instant] fn clear(&mut self)` | instant, though it returns nothing |
 ///
-/// A method must do the same whenever it runs: what it reads is its object and its arguments. The macro sees this one
-/// `impl` and goes by the signatures; `twinpage classify src` follows the calls and names each line that breaks the rule.
-/// Mark such a method `#[instant]` and give it what it reads from outside as an argument.
+/// A method must do the same whenever it runs: what it reads is its object and its arguments. One that would be deferrable
+/// and prints, asks for the time, takes a lock or the like is refused, with the line: give it what it reads from outside as
+/// an argument, or mark it `#[instant]`, or `#[deferrable]` where it does the same all the same. The macro sees this one
+/// `impl`, and follows calls within it; `twinpage classify src` is the same library and follows them through all sources.
+///
+/// ```compile_fail
+/// # use twinpage::Persist;
+/// # #[derive(Persist)]
+/// # struct Counter {
+/// #     value: u64,
+/// # }
+/// #[twinpage::object]
+/// impl Counter {
+///     pub fn add(&mut self, by: u64) {
+///         println!("{by} more"); // error: it may be printed again after a crash
+///         self.value += by;
+///     }
+/// }
+/// ```
 ///
 /// Arguments are copied into the log: types that are `Serialize` and `Deserialize` (serde). An argument of the type
 /// `Heap` is not logged: it is the heap of the region. Methods without `pub`, and functions that take no object (`new`),
@@ -78,6 +99,7 @@ pub use table::{ObjectInfo, list};
 /// while calls of it wait to be run again; after [`Region::close`](crate::Region::close) none does. Types of arguments
 /// should keep their fields as long.
 pub use twinpage_macros::object;
+pub use withdraw::{Withdrawn, withdraw};
 
 use crate::control_socket::Sharing;
 use crate::error::{Error, Result};
@@ -155,6 +177,7 @@ impl Region {
         }
         let objects = self.objects()?;
         let (number, life) = objects.host::<T>(self, name, make)?;
+        objects.make_base()?;
         Ok(T::handle(Calls::new(objects, number, life)))
     }
 
@@ -205,7 +228,9 @@ impl Region {
     /// When the `Drop` of a type of the program does. What it had not freed by then leaks.
     pub fn free_object(&self, name: &str) -> Result<()> {
         self.outside_update("freeing an object")?;
-        self.objects()?.free(self, name)
+        let objects = self.objects()?;
+        objects.free(self, name)?;
+        objects.make_base()
     }
 
     /// The objects of the region, with the log, which is made or opened with the first of them.

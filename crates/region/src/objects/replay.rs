@@ -2,10 +2,9 @@
 
 use super::file::LogFile;
 use super::host::Function;
-use super::thread::NAMED;
 use crate::error::Result;
 use std::collections::HashMap;
-use twinpage_core::operation_log::{Entry, Found};
+use twinpage_core::operation_log::{Entry, Found, NAMED};
 
 /// The text that names an object and its functions in the log: its name, their signatures, `#` and its number in the table.
 pub(super) fn definition(name: &str, functions: &[Function], id: u64) -> String {

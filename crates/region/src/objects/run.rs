@@ -32,10 +32,15 @@ impl Ran {
     }
 }
 
-impl From<Undecodable> for Error {
-    fn from(Undecodable(why): Undecodable) -> Error {
+impl Undecodable {
+    /// That a call of an object to a method of that signature has them.
+    #[cold]
+    pub(super) fn error(self, object: &str, signature: &str) -> Error {
+        let Undecodable(why) = self;
         Error::Invalid(format!(
-            "the arguments of the call cannot be read again as they were written: {why}"
+            "the call of the object {object:?} to `{signature}` cannot be made: its arguments cannot be read again as they \
+             are written ({why}); types that do not say which bytes follow, as `serde_json::Value` and those with serde's \
+             `untagged`, `flatten` and `skip_serializing_if`, are passed as text"
         ))
     }
 }

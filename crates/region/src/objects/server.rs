@@ -7,12 +7,13 @@ use super::follower::PLACE;
 use super::group::{Server, made_later};
 use super::host::{Host, Hosted, Object, Outcome, Undecodable};
 use super::hosts::{Freed, Hosts, read, write};
+use super::keeper::Keeper;
 use super::lanes::LaneThreads;
 use super::life::Life;
 use super::replay::{Left, definition};
 use super::sharing::Sharers;
 use super::table::{ObjectTable, position_of, remove_unopened};
-use super::thread::{Known, NAMED, Threads, thread_number};
+use super::thread::{Known, Threads, thread_number};
 use crate::error::{Error, Result};
 use crate::next_level::NextLevel;
 use crate::region::{Attached, Region, Update};
@@ -22,11 +23,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
 };
-use twinpage_core::operation_log::{Appender, Call, Entry, Logged};
+use twinpage_core::operation_log::{Appender, Call, Entry, Logged, NAMED};
 use twinpage_os::Lock;
 
 /// Bytes of calls that can wait to be run.
-const ROOM: u64 = 1 << 20;
+pub(super) const ROOM: u64 = 1 << 20;
 /// Bytes of calls that may wait before a caller runs them, where a flush takes about a microsecond: few enough to be in
 /// the cache still. On a disk it is half of the room.
 const FEW: u64 = 64 << 10;
@@ -60,6 +61,8 @@ pub(crate) struct Objects {
     /// The lock of the region that this one has taken over from.
     taken_over: Mutex<Option<Lock>>,
     pub(super) sharers: Sharers,
+    /// What is called is kept: see [`super::kept`].
+    keeps: bool,
     /// Where cold objects go, if the region has such a place, and which are cold.
     pub(super) next: Option<Arc<NextLevel>>,
     pub(super) clock: Clock,
@@ -115,7 +118,7 @@ impl Objects {
         let progress = inner.progress();
         progress.check_poison()?;
         let (known, poison) = (progress.log(), progress.poison());
-        let (log, mut left) = match known.id {
+        let (mut log, mut left) = match known.id {
             0 => (file.create(known.start + APART, poison)?, Left::default()),
             id => {
                 let (log, found) = file.open(id, known.start, poison)?;
@@ -131,7 +134,18 @@ impl Objects {
             there.is_some_and(|there| id.is_none_or(|id| id == there))
         });
         let next = inner.next.clone();
-        let server = Server::new(log, taker, left, table, inner);
+        let wanted = inner.kept.as_ref();
+        if follows && wanted.is_some() {
+            let why = "a region that follows another keeps no calls (`keep_calls`): that one may";
+            return Err(Error::Invalid(why.into()));
+        }
+        let keeper = wanted.map(|wanted| {
+            let last_object = table.last(&inner);
+            Keeper::open(wanted, known, &mut log, &inner, last_object)
+        });
+        let keeper = keeper.transpose()?;
+        let keeps = keeper.is_some();
+        let server = Server::new(log, taker, left, table, keeper, inner);
         server.keep_place(server.log.end());
         let few = match file.outlives_the_machine() {
             true => appender.room() / 2,
@@ -153,6 +167,7 @@ impl Objects {
             follows: AtomicBool::new(follows),
             taken_over: Mutex::new(None),
             sharers: Sharers::default(),
+            keeps,
             next,
             clock: Clock::default(),
         })
@@ -186,6 +201,7 @@ impl Objects {
         };
         // Before the object is made: the log may have no room for one more.
         let id = region.read(|view| server.table.number_for(view, name));
+        let is_new = id > server.table.last(&server.inner);
         self.verify(id)?;
         if !calls.is_empty() {
             server.bring_back(self, id)?;
@@ -195,7 +211,8 @@ impl Objects {
         let table = &mut server.table;
         let host = region.update(|update| Host::<T>::open(region, update, table, (name, end), make))?;
         let mut host: Box<dyn Hosted> = Box::new(host.with_threads(server.left.thread_names()));
-        self.run_again(&mut *host, &calls)?;
+        let panicked = self.run_again(&mut *host, &calls)?;
+        server.panicked = server.panicked.take().or(panicked);
         let life = host.life().clone();
         self.note_opening(&life);
         self.hosts_to_change().add(number, host);
@@ -203,6 +220,7 @@ impl Objects {
         server.keep_place(end);
         // The object is there before the first call of it is in the log.
         server.checkpoint(self)?;
+        server.wants_base(is_new);
         server.release();
         Ok((number, life))
     }
@@ -237,6 +255,7 @@ impl Objects {
             server.left.forget(name);
             server.keep_place(server.log.end());
             server.checkpoint(self)?;
+            server.wants_base(true);
             server.release();
             Ok(())
         })
@@ -267,17 +286,23 @@ impl Objects {
         server.serve(self).inspect_err(|_| set_freed(false))
     }
 
-    /// Runs the calls of an object that its last checkpoint lacks.
-    fn run_again(&self, host: &mut dyn Hosted, calls: &[(usize, Entry)]) -> Result<()> {
+    /// Runs the calls of an object that its last checkpoint lacks. Says which deferrable one panicked first: its caller may
+    /// not have been told.
+    fn run_again(&self, host: &mut dyn Hosted, calls: &[(usize, Entry)]) -> Result<Option<Error>> {
         let calls: Vec<_> = (calls.iter())
             .map(|(function, entry)| Logged {
                 function: *function as u16,
                 ..entry.logged()
             })
             .collect();
-        let mut left = &calls[..];
+        let (mut left, mut panicked) = (&calls[..], None);
         while !left.is_empty() {
             let ran = host.run(left, None);
+            let functions = host.functions();
+            let deferred = |place: usize| !functions[usize::from(left[place].function)].is_instant;
+            let mut outcomes = ran.outcomes.into_iter();
+            let failed = outcomes.find_map(|(place, outcome)| outcome.err().filter(|_| deferred(place)));
+            panicked = panicked.or(failed);
             left = &left[ran.calls..];
             if let Some(Undecodable(why)) = ran.undecodable {
                 let (name, signature) = (
@@ -286,11 +311,14 @@ impl Objects {
                 );
                 return Err(self.file.error(format!(
                     "the arguments of a call of the object {name:?} to `{signature}` cannot be read: {why}; a type of \
-                     them has changed: run the build that made it until it closes the region, then this one"
+                     them has changed: run the build that made it until it closes the region, then this one; or take the call \
+                     out with `twinpage log {} --withdraw {}`",
+                    self.file.region.display(),
+                    left[0].position,
                 )));
             }
         }
-        Ok(())
+        Ok(panicked)
     }
 
     /// The number of a thread in the log, and what an object knows of it.
@@ -523,8 +551,20 @@ impl Objects {
             // The calls are durable. What a checkpoint says is told again by the next one, or by the flush it makes room
             // for.
             let _ = inner.checkpoint();
+            // One that cannot be made now is wanted still.
+            let _ = self.make_base();
         }
         done
+    }
+
+    /// Works with what the thread with the turn has, and makes no checkpoint after it; none when the region is closed.
+    pub(super) fn with_server<R>(&self, work: impl FnOnce(&mut Server) -> R) -> Option<R> {
+        self.turn().server().as_mut().map(work)
+    }
+
+    /// Whether what is called is kept.
+    pub(super) fn keeps(&self) -> bool {
+        self.keeps
     }
 }
 
@@ -556,6 +596,10 @@ impl Attached for Objects {
             let hosts = self.hosts();
             hosts.all().for_each(|host| write(host).forget_threads());
         }
+        let done = done.and_then(|()| match ended.keeper {
+            Some(_) => ended.checkpoint(self).and_then(|_| ended.release_all()),
+            None => Ok(()),
+        });
         if done.is_ok() && ended.left.is_empty() {
             let start = ended.log.end();
             ended.inner.progress().set_log(LogPosition { id: 0, start });

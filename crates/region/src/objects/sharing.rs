@@ -184,15 +184,18 @@ impl Shape {
     /// Refuses a call from outside that could not be run.
     fn check(&self, function: u16, lane: Option<u64>, arguments: &[u8], is_instant: bool) -> Result<()> {
         self.life.check()?;
-        let known = self.functions.get(usize::from(function));
-        if known.is_none_or(|known| known.is_instant != is_instant) {
-            let why = format!("there is no method {function} of that kind");
-            return Err(Error::Invalid(why));
-        }
+        let (object, known) = (self.life.name(), self.functions.get(usize::from(function)));
+        let Some(known) = known.filter(|known| known.is_instant == is_instant) else {
+            let kind = if is_instant { "an instant" } else { "a deferrable" };
+            return Err(Error::Invalid(format!(
+                "the object {object:?} has no method {function} for {kind} call: share it with the same build"
+            )));
+        };
         let arguments = Arguments {
             bytes: arguments,
             lane,
         };
-        Ok((self.check)(function.into(), &arguments)?)
+        let checked = (self.check)(function.into(), &arguments);
+        checked.map_err(|undecodable| undecodable.error(object, known.signature))
     }
 }

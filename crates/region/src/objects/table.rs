@@ -133,6 +133,11 @@ impl ObjectTable {
         })
     }
 
+    /// The last number that was given.
+    pub(super) fn last(&self, inner: &Inner) -> u64 {
+        in_update(inner, |update| self.root.get(update).last)
+    }
+
     /// The number that an object has, or would get.
     pub(super) fn number_for(&self, view: &View<'_>, name: &str) -> u64 {
         let table = self.root.get(view);

@@ -7,12 +7,15 @@ use crate::inspect::inspect;
 use crate::superblock::LogPosition;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use twinpage_core::operation_log::{Found, GroupAt, header, read};
+use twinpage_core::operation_log::{Found, GroupAt, header, read, read_new};
 use twinpage_os::{Access, AnyMedium, Durability};
 
 /// How often a log that is written meanwhile is read before it is taken for damaged, and the pause between.
 const ATTEMPTS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// Looks that find nothing new before all of the log is read.
+const THOROUGH_AFTER: u32 = 100;
 
 /// How far a log was read.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub(super) struct Tail {
     group: GroupAt,
     /// One past what was seen.
     seen: u64,
+    /// Looks since anything was new.
+    idle: u32,
 }
 
 /// What a look at a log gives.
@@ -57,6 +62,7 @@ impl Tail {
             id,
             group,
             seen,
+            idle: 0,
         }
     }
 
@@ -137,7 +143,16 @@ impl Tail {
         if header(&medium)?.id != self.id {
             return Ok(Seen::Gone);
         }
-        let found = read(&medium, self.id, self.group.position)?;
+        // From time to time all of it, so that what is damaged is not waited for.
+        let is_thorough = self.group.life == 0 || self.idle == THOROUGH_AFTER;
+        let found = match is_thorough {
+            true => read(&medium, self.id, self.group.position)?,
+            false => read_new(&medium, self.id, self.group.position)?,
+        };
+        self.idle = match found.end > self.seen || is_thorough {
+            true => 0,
+            false => self.idle + 1,
+        };
         if !self.continues(&found) {
             return Ok(Seen::Lost);
         }

@@ -21,9 +21,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-
-/// The bit of a thread's number in the log that says that it has a name: the rest is the number of a definition.
-pub(super) const NAMED: u32 = 1 << 31;
+use twinpage_core::operation_log::NAMED;
 
 /// The names of the threads that run.
 static RUNNING: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());

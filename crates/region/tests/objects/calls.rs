@@ -75,6 +75,7 @@ impl<'r> Rows<'r> {
         }
     }
 
+    #[deferrable]
     pub fn slow(&mut self) {
         SLOW.fetch_add(1, Ordering::SeqCst);
         let closed = GATE.0.lock().unwrap();
@@ -82,6 +83,7 @@ impl<'r> Rows<'r> {
         self.rows[0].calls += 1;
     }
 
+    #[deferrable]
     pub fn add_slowly(&mut self, row: usize, number: u64) {
         SLOW.fetch_add(1, Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(10));
@@ -106,7 +108,7 @@ impl<'r> Rows<'r> {
     }
 
     #[instant]
-    pub fn clear(&mut self) {
+    pub fn clear(self: &mut Self) {
         self.names.clear();
     }
 
@@ -464,7 +466,15 @@ fn a_panic_is_named_and_comes_again_when_the_call_is_run_again() {
     let path = folder.path().join("rows.twin");
     kill_after(child(NAME, "panic", &path), "killed here");
     let region = open(&path);
-    assert_eq!(rows(&region).row(1).unwrap().0, 101);
+    let handle = rows(&region);
+    assert_eq!(handle.row(1).unwrap().0, 101);
+    match handle.sync() {
+        Err(Error::Panicked { method, why, .. }) => {
+            assert_eq!((&method[..], &why[..]), ("spoil(row: usize)", "row 1 is spoilt"));
+        }
+        other => panic!("{other:?}"),
+    }
+    handle.sync().unwrap();
 }
 
 /// A build that has no `add_all`, and another `add`.

@@ -52,6 +52,93 @@ impl<'r> Ledger<'r> {
     }
 }
 
+/// An object whose methods take no memory.
+#[derive(Persist)]
+struct Fixed {
+    sums: [u64; 8],
+    hash: u64,
+}
+
+#[twinpage::object]
+#[allow(unreachable_pub)]
+impl Fixed {
+    #[lane(sums)]
+    pub fn add(sum: &mut u64, number: u64) {
+        *sum = sum.rotate_left(7) ^ number;
+    }
+    pub fn mix(&mut self, number: u64) {
+        self.hash =
+            (self.hash ^ number ^ self.sums[(number % 8) as usize]).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    pub fn bump(&mut self, number: u64) -> u64 {
+        self.hash = (self.hash ^ number).rotate_left(9);
+        self.hash
+    }
+    /// Its bytes, as they are in the region.
+    pub fn bytes(&self) -> Vec<u8> {
+        let at = std::ptr::from_ref(self).cast::<u8>();
+        // SAFETY: an object of numbers has no padding, and nothing writes to it while a method of it runs.
+        unsafe { std::slice::from_raw_parts(at, size_of::<Fixed>()) }.to_vec()
+    }
+}
+
+fn fixed(region: &Region) -> FixedHandle {
+    let make = |_: &Update<'_>| Fixed {
+        sums: [0; 8],
+        hash: 0,
+    };
+    region.object::<Fixed>("fixed", make).unwrap()
+}
+
+/// Makes calls of which the last is acknowledged, says the object's bytes, and waits to be told to go on.
+fn lead_in_steps(folder: &Path) {
+    let region = open(&folder.join("leader.twin"));
+    let fixed = fixed(&region);
+    region.backup(folder.join("copy.twin")).unwrap();
+    say("begun");
+    let mut random = twinpage_campaign::random();
+    for step in 0.. {
+        for _ in 0..random.u64(0..300) {
+            match random.bool() {
+                true => fixed.add(random.usize(0..8), random.u64(..)),
+                false => fixed.mix(random.u64(..)),
+            }
+        }
+        fixed.bump(step).unwrap();
+        say(&format!("bytes {:?}", fixed.bytes().unwrap()));
+        if std::io::stdin().read_line(&mut String::new()).unwrap() == 0 {
+            return; // the follower has gone
+        }
+    }
+}
+
+/// The copy is stopped at each commit that was acknowledged to the leader's caller.
+#[test]
+fn a_copy_has_the_leaders_bytes_at_each_acknowledged_commit() {
+    const NAME: &str = "a_copy_has_the_leaders_bytes_at_each_acknowledged_commit";
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return lead_in_steps(&PathBuf::from(folder));
+    }
+    for folder in folders() {
+        let mut command = again(module_path!(), NAME);
+        let command = command.env(FOLDER, folder.path());
+        let (mut leader, mut said) = talking(command.stdin(std::process::Stdio::piped()));
+        let mut go_on = leader.stdin.take().unwrap();
+        assert!(said.any(|line| line.unwrap().ends_with("begun")));
+        let region = open(&folder.path().join("copy.twin"));
+        let mut follower = region.follow(folder.path().join("leader.twin")).unwrap();
+        let copy = fixed(&region);
+        for step in 0..twinpage_campaign::either(60, 3000) {
+            let mut lines = said.by_ref().map_while(Result::ok);
+            let line = lines.find(|line| line.starts_with("bytes ")).unwrap();
+            assert!(follower.catch_up().unwrap() > 0);
+            assert_eq!(line, format!("bytes {:?}", copy.bytes().unwrap()), "step {step}");
+            writeln!(go_on).unwrap();
+        }
+        kill(leader);
+    }
+}
+
 fn open(path: &Path) -> Region {
     when_free(|| Region::options().every(Duration::from_millis(3)).open(path))
 }

@@ -103,6 +103,7 @@ impl<'r> Table<'r> {
         row.hash
     }
 
+    #[deferrable]
     #[lane(rows)]
     pub fn slow(row: &mut Row<'r>, micros: u64) {
         let now = LANES_NOW.fetch_add(1, SeqCst) + 1;
@@ -114,6 +115,7 @@ impl<'r> Table<'r> {
         LANES_NOW.fetch_sub(1, SeqCst);
     }
 
+    #[deferrable]
     pub fn slow_all(&mut self, micros: u64) {
         ALL_NOW.fetch_add(1, SeqCst);
         WRONG.fetch_or(LANES_NOW.load(SeqCst) != 0, SeqCst);

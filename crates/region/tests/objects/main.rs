@@ -4,6 +4,7 @@
 mod calls;
 mod followers;
 mod freed;
+mod kept;
 mod lanes;
 mod levels;
 mod refused;

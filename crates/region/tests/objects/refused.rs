@@ -3,13 +3,15 @@
 
 #![allow(unreachable_pub)]
 
-use crate::support::{again, on_small_disk, when_free};
+use crate::support::{again, folders, on_small_disk, when_free};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use twinpage::collections::Vec as List;
+use twinpage::objects::{operations, share, withdraw};
 use twinpage::{Error, Persist, Region, Update};
 
 const FILE: &str = "TWINPAGE_TEST_REGION";
@@ -21,6 +23,22 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 /// What an earlier build passed.
 #[derive(Serialize, Deserialize)]
 pub struct Note(u8);
+
+/// What serde writes without saying which it is.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Either {
+    Number(u64),
+    Text(String),
+}
+
+/// What serde leaves out where there is nothing.
+#[derive(Serialize, Deserialize)]
+pub struct Sparse {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more: Option<u64>,
+    calls: u64,
+}
 
 #[derive(Persist)]
 #[persist(was = "objects::refused::later::Pile")]
@@ -51,7 +69,24 @@ impl<'r> Pile<'r> {
     pub fn note(&mut self, note: Note) {
         self.calls += u64::from(note.0);
     }
+    pub fn either(&mut self, either: Either) {
+        self.calls += match either {
+            Either::Number(number) => number,
+            Either::Text(text) => text.len() as u64,
+        };
+    }
+    pub fn sparse(&mut self, sparse: Sparse) -> u64 {
+        self.calls += sparse.calls + sparse.more.unwrap_or(0);
+        self.calls
+    }
+    /// As a panic does in a program that does not unwind.
+    #[deferrable]
+    pub fn abort(&mut self) {
+        self.calls += 1;
+        std::process::abort();
+    }
     /// Begins, and never ends.
+    #[deferrable]
     pub fn hang(&mut self) {
         BEGUN.store(true, Ordering::SeqCst);
         std::thread::park();
@@ -238,4 +273,82 @@ fn calls_whose_arguments_have_another_type_now_are_refused_by_name() {
     );
     // The build that made them runs them.
     assert_eq!(pile(&region, "pile").unwrap().calls().unwrap(), 200);
+}
+
+#[test]
+fn calls_whose_arguments_cannot_be_read_again_are_refused_when_they_are_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pile.twin");
+    let region = Region::open(&path).unwrap();
+    let handle = pile(&region, "pile").unwrap();
+    let shared = share::<Pile>(&path, "pile").unwrap();
+    let names = |why: &str, signature: &str| {
+        assert!(
+            why.contains("the object \"pile\"") && why.contains(signature) && why.contains("untagged"),
+            "{why}"
+        );
+    };
+    for either in [Either::Number(7), Either::Text("seven".to_owned())] {
+        let call = std::panic::AssertUnwindSafe(|| handle.either(either));
+        let why = std::panic::catch_unwind(call).unwrap_err();
+        names(why.downcast_ref::<String>().unwrap(), "`either(either: Either)`");
+    }
+    let nothing = || Sparse { more: None, calls: 3 };
+    for handle in [&handle, &shared] {
+        let why = handle.sparse(nothing()).unwrap_err().to_string();
+        names(&why, "`sparse(sparse: Sparse) -> u64`");
+    }
+    let some = Sparse {
+        more: Some(1),
+        calls: 3,
+    };
+    assert_eq!(handle.sparse(some).unwrap(), 4);
+    // Nothing of the others is in the log.
+    let logged = operations(&path).unwrap().operations;
+    let methods: Vec<_> = logged.iter().map(|operation| &*operation.method).collect();
+    assert_eq!(methods, ["sparse"]);
+}
+
+#[test]
+fn a_call_that_ends_each_opening_is_taken_out_of_the_log() {
+    const NAME: &str = "a_call_that_ends_each_opening_is_taken_out_of_the_log";
+    if let Some(path) = file() {
+        let region = when_free(|| Region::open(&path));
+        let handle = pile(&region, "pile").unwrap();
+        handle.note(Note(3));
+        handle.abort();
+        handle.note(Note(40));
+        handle.sync().unwrap();
+        unreachable!("it has ended");
+    }
+    for folder in folders() {
+        let path = folder.path().join("pile.twin");
+        let life = || {
+            child(NAME, &path)
+                .stderr(Stdio::null())
+                .status()
+                .unwrap()
+                .signal()
+        };
+        assert_eq!(life(), Some(libc::SIGABRT));
+        let logged = operations(&path).unwrap().operations;
+        assert_eq!(logged.len(), 3);
+        // It comes again when the object is opened, before anything else is called.
+        assert_eq!(life(), Some(libc::SIGABRT));
+        assert_eq!(operations(&path).unwrap().operations.len(), 3);
+
+        let ends = logged.iter().find(|call| call.method == "abort").unwrap();
+        let why = withdraw(&path, ends.position + 8).unwrap_err().to_string();
+        assert!(why.contains("no call at position"), "{why}");
+        let withdrawn = withdraw(&path, ends.position).unwrap();
+        assert_eq!((&*withdrawn.operation.method, withdrawn.left), ("abort", 2));
+        let region = Region::open(&path).unwrap();
+        let why = withdraw(&path, ends.position).unwrap_err().to_string();
+        assert!(why.contains("in use"), "{why}");
+        let handle = pile(&region, "pile").unwrap();
+        assert_eq!(handle.calls().unwrap(), 43);
+        region.close().unwrap();
+        let why = withdraw(&path, ends.position).unwrap_err().to_string();
+        assert!(why.contains("no call at position"), "{why}");
+    }
 }

@@ -1,0 +1,17 @@
+use twinpage::Persist;
+
+#[derive(Persist)]
+struct Counter {
+    value: u64,
+}
+
+#[twinpage::object]
+impl Counter {
+    #[instant]
+    #[deferrable]
+    pub fn add(&mut self, by: u64) {
+        self.value += by;
+    }
+}
+
+fn main() {}

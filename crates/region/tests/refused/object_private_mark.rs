@@ -1,0 +1,19 @@
+use twinpage::Persist;
+
+#[derive(Persist)]
+struct Counter {
+    value: u64,
+}
+
+#[twinpage::object]
+impl Counter {
+    pub fn value(&self) -> u64 {
+        self.value
+    }
+    #[instant]
+    fn add(&mut self, by: u64) {
+        self.value += by;
+    }
+}
+
+fn main() {}
