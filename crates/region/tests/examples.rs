@@ -4,6 +4,9 @@
 #[allow(dead_code)]
 #[path = "../../../examples/cache.rs"]
 mod cache;
+#[allow(dead_code)]
+#[path = "../../../examples/raft.rs"]
+mod raft;
 mod support;
 #[allow(dead_code)]
 #[path = "../../../examples/tally.rs"]
@@ -247,6 +250,111 @@ fn a_cache_larger_than_its_memory_is_whole() {
         patiently(|| cache::ask(&file, 20_000));
         let found = patiently(|| cache::check(&file));
         assert_eq!(found, requests + 20_000);
+    }
+}
+
+/// What a client of the group asks for with its request of a number.
+fn amount(client: u64, number: u64) -> i64 {
+    (number * (client + 3) % 101) as i64 - 50
+}
+
+/// Asks the group again and again, while now this and now that member is not reached.
+fn ask_group(folder: &Path) -> Result<(), Box<dyn Error>> {
+    let mut group = raft::Group::open(folder)?;
+    let mut random = fastrand::Rng::new();
+    let mut numbers = [0; 3];
+    for (client, number) in numbers.iter_mut().enumerate() {
+        for member in &group.members {
+            *number = member.total(client as u64)?.number.max(*number);
+        }
+    }
+    println!("\nruns");
+    loop {
+        let mut reached = [true; raft::MEMBERS];
+        reached[random.usize(..raft::MEMBERS)] = random.bool();
+        for _ in 0..random.usize(1..150) {
+            let client = random.u64(..3);
+            let number = numbers[client as usize] + 1;
+            let request = raft::Request {
+                client,
+                number,
+                amount: amount(client, number),
+            };
+            if let Some(answer) = group.request(request, reached)? {
+                assert_eq!(answer.number, number);
+                numbers[client as usize] = number;
+                println!("answered {client} {number} {}", answer.total);
+            }
+        }
+    }
+}
+
+/// No answer is lost or counted twice, whichever member leads after a kill, and all members come to the same totals.
+#[test]
+fn members_of_a_raft_group_agree_on_all_that_was_answered() {
+    if let Some((_, folder)) = role() {
+        return patiently(|| ask_group(&folder));
+    }
+    let mut random = random();
+    for folder in folders() {
+        let mut answered = [0_u64; 3];
+        for kill in 0..kills() {
+            let name = "members_of_a_raft_group_agree_on_all_that_was_answered";
+            let mut child = start(name, "ask", folder.path());
+            let said = BufReader::new(child.stdout.take().unwrap()).lines();
+            let mut said = said.map_while(Result::ok);
+            said.find(|line| line == "runs").expect("it begins");
+            let mut note = |line: &str| {
+                let Some(answer) = line.strip_prefix("answered ") else {
+                    return;
+                };
+                // A line that the kill cut has fewer.
+                if let [client, number, total] = answer.split(' ').collect::<Vec<_>>()[..]
+                    && let Ok(number) = number.parse::<u64>()
+                {
+                    let client: u64 = client.parse().unwrap();
+                    let expected = (1..=number).map(|number| amount(client, number)).sum::<i64>();
+                    if !total.is_empty() && number > answered[client as usize] {
+                        assert!(expected.to_string().starts_with(total), "{line}: {expected}");
+                        answered[client as usize] = number;
+                    }
+                }
+            };
+            said.by_ref()
+                .take(random.usize(1..400))
+                .for_each(|line| note(&line));
+            self::kill(child);
+            said.for_each(|line| note(&line));
+
+            let mut group = patiently(|| Ok(raft::Group::open(folder.path())?));
+            let request = raft::Request {
+                client: 99,
+                number: kill + 1,
+                amount: 0,
+            };
+            let all = [true; raft::MEMBERS];
+            assert!(group.request(request, all).unwrap().is_some());
+            let snapshots: Vec<_> = group
+                .members
+                .iter()
+                .map(|member| member.snapshot().unwrap())
+                .collect();
+            assert!(
+                snapshots.iter().all(|snapshot| *snapshot == snapshots[0]),
+                "{snapshots:?}"
+            );
+            for (client, answered) in answered.iter_mut().enumerate() {
+                let known = group.members[0].total(client as u64).unwrap();
+                // The last one may have been agreed on and not answered.
+                assert!(
+                    (*answered..=*answered + 1).contains(&known.number),
+                    "{known:?}: {answered}"
+                );
+                let expected = (1..=known.number).map(|number| amount(client as u64, number));
+                assert_eq!(known.total, expected.sum::<i64>());
+                *answered = known.number;
+            }
+        }
     }
 }
 
