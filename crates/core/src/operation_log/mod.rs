@@ -40,7 +40,7 @@ pub use record::{Call, Group, NAMED};
 use crate::error::{Error, Result};
 use crate::medium::{Cause, Medium, Path};
 use crate::poison::Poison;
-use record::{Raw, RawHeader, call_seed, definition_seed, seed_of};
+use record::{Raw, RawHeader, WITHDRAWN, call_seed, definition_seed, seed_of};
 use zerocopy::IntoBytes;
 
 /// Where the definitions begin, after the header.
@@ -195,7 +195,14 @@ impl<M: Medium> Log<M> {
         let (Some(entry), Some(group)) = (entry, group) else {
             return Ok(None);
         };
-        let head = Raw::withdrawn(entry, call_seed(seed_of(self.id), group.life, position));
+        let call = Call {
+            object: entry.object,
+            function: WITHDRAWN,
+            thread: entry.thread,
+            lane: entry.lane,
+            arguments: &entry.arguments,
+        };
+        let head = Raw::call(&call, call_seed(seed_of(self.id), group.life, position));
         self.store_in_ring(position, head.as_bytes())?;
         self.fence()?;
         Ok(Some(entry))

@@ -1,6 +1,6 @@
 //! The bytes of the log: its header, definitions, marks and calls; and the group that is made durable together.
 
-use super::{Entry, VERSION};
+use super::VERSION;
 use crate::record::{self, Record, peek};
 use crc32c::crc32c_append;
 use std::mem::offset_of;
@@ -107,7 +107,7 @@ impl Raw {
         record::seal(raw, &[], seed)
     }
 
-    fn call(call: &Call<'_>, seed: u32) -> Raw {
+    pub(super) fn call(call: &Call<'_>, seed: u32) -> Raw {
         let raw = Raw {
             crc: U32::ZERO,
             bytes: (call.arguments.len() as u32).into(),
@@ -117,18 +117,6 @@ impl Raw {
             lane: call.lane.unwrap_or(ALL).into(),
         };
         record::seal(raw, call.arguments, seed)
-    }
-
-    /// The head of a call that is in the log, as one that is never run.
-    pub(super) fn withdrawn(entry: &Entry, seed: u32) -> Raw {
-        let call = Call {
-            object: entry.object,
-            function: WITHDRAWN,
-            thread: entry.thread,
-            lane: entry.lane,
-            arguments: &entry.arguments,
-        };
-        Raw::call(&call, seed)
     }
 
     /// All bytes of a definition.

@@ -16,7 +16,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("twinpage-core", &[]),
     ("twinpage-baselines", &["twinpage-core"]),
     ("twinpage-os", &["twinpage-core"]),
-    ("twinpage-macros", &[]),
+    ("twinpage-macros", &["twinpage-classify"]),
     ("twinpage-versions", &["twinpage-core", "twinpage-os"]),
     (
         "twinpage",

@@ -10,6 +10,10 @@ use twinpage_os::{Access, AnyMedium, Draft, Durability};
 
 /// Bytes of the ring of a new log.
 pub(super) const RING: u64 = 8 << 20;
+/// Bytes of calls that can wait to be run.
+pub(super) const ROOM: u64 = 1 << 20;
+/// A new log begins so far after the place of the one before that no object's position is past it.
+pub(super) const APART: u64 = 1 << 32;
 
 /// The log of the region in the file `path`.
 pub(super) fn log_path(path: &Path) -> PathBuf {

@@ -1,15 +1,12 @@
 //! What a region that keeps the calls of its objects does for it: see [`super::kept`].
 
-use super::kept::{Calls, Kept, first_after, sync_folder};
-use super::server::Objects;
+use super::kept::{Calls, Kept, first_after};
 use crate::error::{Error, Result};
 use crate::inspect::inspect;
 use crate::options::KeptCalls;
 use crate::region::Inner;
 use crate::superblock::LogPosition;
 use std::fs;
-use std::io::ErrorKind;
-use std::path::PathBuf;
 use twinpage_core::Medium;
 use twinpage_core::operation_log::{Log, read};
 
@@ -18,7 +15,7 @@ const AT_ONCE: u64 = 8;
 
 #[derive(Debug)]
 pub(super) struct Keeper {
-    kept: Kept,
+    pub(super) kept: Kept,
     most: u64,
     /// Calls before this position are kept.
     end: u64,
@@ -109,72 +106,10 @@ fn is_of(kept: &Kept, inner: &Inner) -> Result<bool> {
     Ok(superblock.is_some_and(|superblock| superblock.base == inner.place().base().addr() as u64))
 }
 
-impl Objects {
-    /// Makes a base, if one is wanted and can be made.
-    pub(super) fn make_base(&self) -> Result<()> {
-        if !self.keeps() {
-            return Ok(());
-        }
-        let wanted = self.with_server(|server| {
-            let keeper = server.keeper.as_mut().filter(|_| server.left.is_empty())?;
-            let wanted = std::mem::take(&mut keeper.wants_base);
-            let last_object = server.table.last(&server.inner);
-            wanted.then(|| (server.inner.clone(), keeper.kept.clone(), last_object))
-        });
-        let Some((inner, kept, last_object)) = wanted.flatten() else {
-            return Ok(());
-        };
-        let made = copy(&inner, &kept).and_then(|start| {
-            // Calls that were run meanwhile may be in it.
-            let end = self.with_server(|server| server.log.end()).unwrap_or(u64::MAX);
-            give_name(&kept, kept.base_path(start, end, last_object))
-        });
-        self.with_server(|server| {
-            let keeper = server.keeper.as_mut();
-            keeper.map_or(Ok(()), |keeper| match made {
-                Ok(()) => keeper.base_was_made(),
-                Err(error) => {
-                    keeper.wants_base = true;
-                    Err(error)
-                }
-            })
-        })
-        .unwrap_or(Ok(()))
-    }
-}
-
 impl Keeper {
-    fn base_was_made(&mut self) -> Result<()> {
+    /// Looks at what there is with a new base, and removes what is too much.
+    pub(super) fn base_was_made(&mut self) -> Result<()> {
         self.kept = Kept::look(&self.kept.folder)?;
         self.kept.trim(self.most)
     }
-}
-
-/// Where a base is in the making.
-fn draft(kept: &Kept) -> PathBuf {
-    kept.folder.join("base.new")
-}
-
-/// Copies the region. Says up to where the copy has all calls.
-fn copy(inner: &Inner, kept: &Kept) -> Result<u64> {
-    let new = draft(kept);
-    match fs::remove_file(&new) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(unmade(kept, error)),
-        _ => {} // of a crash
-    }
-    inner.checkpoint()?;
-    inner.backup(&new)?;
-    let superblock = inspect(&new)?.superblock;
-    superblock
-        .map(|superblock| superblock.log.start)
-        .ok_or_else(|| Error::Invalid(format!("{} has no checkpoint", new.display())))
-}
-
-fn give_name(kept: &Kept, name: PathBuf) -> Result<()> {
-    let given = fs::rename(draft(kept), &name).and_then(|()| sync_folder(&name));
-    given.map_err(|source| unmade(kept, source))
-}
-
-fn unmade(kept: &Kept, source: std::io::Error) -> Error {
-    Error::system(format!("making a base in {}", kept.folder.display()), source)
 }

@@ -11,8 +11,8 @@
 //! * A base is made when keeping begins, when an object is made, and when half of the bytes that may be kept were written
 //!   since the last one. Before the second base from the end, files go when there are too many bytes.
 
+use super::file::APART;
 use super::listing::found;
-use super::server::APART;
 use crate::error::{Error, Result};
 use crate::superblock::LogPosition;
 use serde::{Deserialize, Serialize};

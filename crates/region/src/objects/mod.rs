@@ -23,6 +23,7 @@
 //!   whatever lies outside go in as arguments.
 
 mod answers;
+mod base;
 mod calls;
 mod cold;
 mod file;

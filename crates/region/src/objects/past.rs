@@ -4,11 +4,10 @@
 //!   when its objects are opened. So going back is recovery, and needs nothing of the program before that.
 //! * Calls of several logs come into one: their positions there are others, their order, groups and times are the same.
 
-use super::file::{LogFile, RING, log_path, random};
+use super::file::{APART, LogFile, RING, ROOM, log_path, random};
 use super::kept::{Base, Calls, Kept};
 use super::listing::{Operation, Operations, operation, until_it_stands_still};
 use super::replay::id_of;
-use super::server::{APART, ROOM};
 use crate::error::{Error, Result};
 use crate::options::{Options, Products};
 use crate::superblock::{LogPosition, Superblock};

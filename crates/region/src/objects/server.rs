@@ -2,7 +2,7 @@
 
 use super::answers::Answers;
 use super::cold::Clock;
-use super::file::{LogFile, random};
+use super::file::{APART, LogFile, ROOM, random};
 use super::follower::PLACE;
 use super::group::{Server, made_later};
 use super::host::{Host, Hosted, Object, Outcome, Undecodable};
@@ -26,15 +26,11 @@ use std::sync::{
 use twinpage_core::operation_log::{Appender, Call, Entry, Logged, NAMED};
 use twinpage_os::Lock;
 
-/// Bytes of calls that can wait to be run.
-pub(super) const ROOM: u64 = 1 << 20;
 /// Bytes of calls that may wait before a caller runs them, where a flush takes about a microsecond: few enough to be in
 /// the cache still. On a disk it is half of the room.
 const FEW: u64 = 64 << 10;
 /// How many times as much may wait where another thread ran calls last: the object is in that one's cache.
 const OTHERS: u64 = 4;
-/// A new log begins so far after the place of the one before that no object's position is past it.
-pub(super) const APART: u64 = 1 << 32;
 
 /// The objects of a region and their log.
 pub(crate) struct Objects {

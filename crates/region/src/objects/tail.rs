@@ -1,7 +1,6 @@
 //! The end of an operation log that another process writes.
 
-use super::file::log_path;
-use super::server::APART;
+use super::file::{APART, log_path};
 use crate::error::{Error, Result};
 use crate::inspect::inspect;
 use crate::superblock::LogPosition;
