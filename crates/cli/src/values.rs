@@ -162,12 +162,16 @@ mod tests {
     #[test]
     fn an_instant_is_a_time_or_an_age() {
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_456_800);
-        assert_eq!(instant("2026-11-23T18:00:00Z"), Ok(at));
-        assert_eq!(instant("2026-11-23 18:00:00"), Ok(at));
-        let ago = instant("90min").unwrap().elapsed().unwrap();
+        assert_eq!(until("2026-11-23T18:00:00Z"), Ok(Until::Time(at)));
+        assert_eq!(until("4294967392"), Ok(Until::Call(4_294_967_392)));
+        assert_eq!(until("2026-11-23 18:00:00"), Ok(Until::Time(at)));
+        let Until::Time(then) = until("90min").unwrap() else {
+            panic!("an age is a time");
+        };
+        let ago = then.elapsed().unwrap();
         assert!(ago >= Duration::from_secs(90 * 60));
-        for wrong in ["", "18:00", "yesterday", "10", "-3s", "2026-13-01T00:00:00Z"] {
-            assert!(instant(wrong).is_err(), "{wrong}");
+        for wrong in ["", "18:00", "yesterday", "-10", "-3s", "2026-13-01T00:00:00Z"] {
+            assert!(until(wrong).is_err(), "{wrong}");
         }
     }
 
