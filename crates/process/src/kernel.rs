@@ -4,7 +4,7 @@
 //!   outside, the rest by calls injected in the program's main thread.
 //! * Running timers are read at every stop, because they run.
 
-use crate::clocks::Clocks;
+use crate::clocks::{Clock, Clocks};
 use crate::error::{Error, Result};
 use crate::limits::{self, Limit};
 use serde::{Deserialize, Serialize};
@@ -155,7 +155,7 @@ pub struct PosixTimer {
     /// Its id.
     pub id: i32,
     /// The clock it runs on.
-    pub clock: i32,
+    pub clock: Clock,
     /// The signal it sends.
     pub signal: i32,
     /// The value that comes with the signal.
@@ -515,11 +515,7 @@ fn settings(process: &Process, tid: Tid, calls: &mut [Call]) -> Result<Vec<Setti
 fn left_at_the_stop(timer: &PosixTimer, setting: Setting, since_ns: u64) -> Setting {
     let [every, every_ns, seconds, nanoseconds] = setting;
     let left_ns = seconds * SECOND_NS + nanoseconds;
-    let runs = matches!(
-        timer.clock,
-        libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME
-    );
-    if left_ns == 0 || !runs {
+    if left_ns == 0 || !timer.clock.runs() {
         return setting;
     }
     let left_ns = left_ns + since_ns;
@@ -558,7 +554,7 @@ fn parse_timer(lines: &[&str]) -> Option<PosixTimer> {
     let id = lines.next()?.strip_prefix("ID: ")?.trim().parse().ok()?;
     let (signal, value) = lines.next()?.strip_prefix("signal: ")?.split_once('/')?;
     let (how, target) = lines.next()?.strip_prefix("notify: ")?.split_once('/')?;
-    let clock = lines.next()?.strip_prefix("ClockID: ")?.trim().parse().ok()?;
+    let clock: i32 = lines.next()?.strip_prefix("ClockID: ")?.trim().parse().ok()?;
     let base = match how {
         "none" => libc::SIGEV_NONE,
         _ => libc::SIGEV_SIGNAL, // user-space SIGEV_THREAD is a signal to a helper thread
@@ -567,7 +563,7 @@ fn parse_timer(lines: &[&str]) -> Option<PosixTimer> {
     let to_thread = if kind == "tid" { libc::SIGEV_THREAD_ID } else { 0 };
     Some(PosixTimer {
         id,
-        clock,
+        clock: clock.into(),
         signal: signal.parse().ok()?,
         value: u64::from_str_radix(value.trim(), 16).ok()?,
         notify: base | to_thread,
@@ -600,7 +596,7 @@ mod tests {
         let timer = parse_timer(&lines).unwrap();
         assert_eq!(
             (timer.id, timer.signal, timer.clock, timer.thread),
-            (0, 14, 1, 301)
+            (0, 14, Clock::Monotonic, 301)
         );
         assert_eq!(timer.notify, libc::SIGEV_THREAD_ID);
         assert_eq!(timer.value, 0x7ffc_1234_5678);

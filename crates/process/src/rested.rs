@@ -6,7 +6,7 @@
 //! * It names the checkpoint by its clocks, so that it is never taken for another's.
 //! * What cannot be written or read is as if it were not there.
 
-use crate::clocks::Clocks;
+use crate::clocks::{Clock, Clocks};
 use crate::context::{Context, VolatileState};
 use crate::descriptors::{Held, What};
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdir, open, openat, unlinkat};
@@ -123,22 +123,14 @@ impl Rested {
 }
 
 /// The program stood still for so long after the checkpoint: timers that would be set for what they have left from the
-/// resume on have less. (Those of the monotonic clock are set for an instant.)
+/// resume on have less.
 pub fn shorten_timers(context: &mut Context, ns: u64) {
     const REAL: usize = 0; // setitimer(2)
     if ns == 0 {
         return;
     }
-    let runs_by_itself = |clock: i32| {
-        [
-            libc::CLOCK_REALTIME,
-            libc::CLOCK_BOOTTIME,
-            libc::CLOCK_REALTIME_ALARM,
-            libc::CLOCK_BOOTTIME_ALARM,
-            libc::CLOCK_TAI,
-        ]
-        .contains(&clock)
-    };
+    // Those of the monotonic clock are set for an instant.
+    let is_set_for_what_is_left = |clock: Clock| clock.runs() && clock != Clock::Monotonic;
     let shorten = |left: u64| {
         if left == 0 {
             0
@@ -151,16 +143,17 @@ pub fn shorten_timers(context: &mut Context, ns: u64) {
     let left_us = shorten((*seconds * 1_000_000 + *micros) * 1000).div_ceil(1000);
     (*seconds, *micros) = (left_us / 1_000_000, left_us % 1_000_000);
     for (timer, [_, _, seconds, nanos]) in context.fixed.kernel.timers.iter().zip(&mut timers.timers) {
-        if runs_by_itself(timer.clock) {
+        if is_set_for_what_is_left(timer.clock) {
             let left_ns = shorten(*seconds * 1_000_000_000 + *nanos);
             (*seconds, *nanos) = (left_ns / 1_000_000_000, left_ns % 1_000_000_000);
         }
     }
     for (descriptor, held) in context.fixed.descriptors.iter().zip(held) {
         match (&descriptor.what, held) {
-            (What::Timer { clock }, Held::Countdown { left_ns, .. }) if runs_by_itself(*clock as i32) => {
-                *left_ns = shorten(*left_ns);
-            }
+            (
+                What::Timer { clock },
+                Held::Countdown { left_ns, .. } | Held::CountdownUntilSet { left_ns, .. },
+            ) if is_set_for_what_is_left(*clock) => *left_ns = shorten(*left_ns),
             _ => {}
         }
     }

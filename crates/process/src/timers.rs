@@ -8,10 +8,9 @@
 //! * A stop may come between the look at a call that sets a timer and the call itself: what it asks for is
 //!   remembered until the timer runs.
 
-use crate::clocks::Clocks;
+use crate::clocks::{Clock, Clocks};
 use crate::kernel::{PosixTimer, Running, Setting};
 use crate::threads::Pending;
-use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -74,7 +73,7 @@ impl Dues {
         let mut known = HashMap::new();
         for (timer, setting) in timers.iter().zip(left) {
             let every = setting[0] * SECOND_NS + setting[1];
-            let (Some(now), true) = (at_the_stop(timer.clock, stopped), every > 0) else {
+            let (Some(now), true) = (stopped.at(timer.clock), every > 0) else {
                 // The call that sets it may be still to come.
                 if let Some(asked) = set.remove(&timer.id) {
                     self.set(timer.id, asked.first_ns, asked.absolute);
@@ -127,24 +126,11 @@ pub fn first_after_resume(
     }
     // The program's monotonic clock goes on from the stop while it is restored.
     let left_ns = left_ns(setting);
-    (timer.clock == libc::CLOCK_MONOTONIC && left_ns > 0).then(|| stopped.monotonic_ns + left_ns)
+    (timer.clock == Clock::Monotonic && left_ns > 0).then(|| stopped.monotonic_ns + left_ns)
 }
 
 fn left_ns(setting: Setting) -> u64 {
     setting[2] * SECOND_NS + setting[3]
-}
-
-/// The clock at the stop, where it is one that runs by itself.
-fn at_the_stop(clock: i32, stopped: Clocks) -> Option<u64> {
-    match clock {
-        libc::CLOCK_REALTIME => Some(stopped.realtime_ns),
-        libc::CLOCK_MONOTONIC => Some(stopped.monotonic_ns),
-        libc::CLOCK_BOOTTIME => {
-            let time = clock_gettime(ClockId::Boottime);
-            Some(time.tv_sec as u64 * SECOND_NS + time.tv_nsec as u64)
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -155,7 +141,7 @@ mod tests {
     fn timer() -> PosixTimer {
         PosixTimer {
             id: 3,
-            clock: libc::CLOCK_MONOTONIC,
+            clock: Clock::Monotonic,
             signal: 34,
             value: 0,
             notify: 0,
@@ -205,5 +191,27 @@ mod tests {
         assert_eq!(periods(&mut Dues::resumed(&[timer()], &running, before)), 6);
         running.waiting = vec![(3, next - 9 * EVERY)];
         assert_eq!(periods(&mut Dues::resumed(&[timer()], &running, before)), 9);
+    }
+
+    /// Of each clock that runs by itself.
+    #[test]
+    fn a_signal_that_waits_is_found_whatever_the_clock() {
+        const EVERY: u64 = SECOND_NS / 100;
+        for number in [
+            libc::CLOCK_REALTIME,
+            libc::CLOCK_BOOTTIME,
+            libc::CLOCK_REALTIME_ALARM,
+            libc::CLOCK_BOOTTIME_ALARM,
+            libc::CLOCK_TAI,
+        ] {
+            let timer = PosixTimer {
+                clock: number.into(),
+                ..timer()
+            };
+            let stopped = Clocks::now();
+            let mut dues = Dues::default();
+            let waiting = dues.waiting(&[timer], &[[0, EVERY, 0, EVERY]], &[signal()], stopped);
+            assert_eq!(waiting.len(), 1, "clock {number}");
+        }
     }
 }

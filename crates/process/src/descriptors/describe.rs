@@ -227,8 +227,9 @@ fn what(fd: i32, path: PathBuf, kind: FileType, stat: &Stat, ours: &OwnedFd, inf
             b"anon_inode:[pidfd]" => What::Process,
             b"anon_inode:[timerfd]" => What::Timer {
                 clock: field(info, "clockid")
-                    .and_then(|clock| clock.parse().ok())
-                    .unwrap_or(1),
+                    .and_then(|clock| clock.parse::<i32>().ok())
+                    .ok_or_else(|| unsupported("the kernel does not tell the timer's clock"))?
+                    .into(),
             },
             b"anon_inode:[signalfd]" => What::Signals {
                 mask: field(info, "sigmask")

@@ -3,7 +3,7 @@
 use super::pidfds;
 use super::polls::{self, Poll};
 use super::tables::split;
-use super::{Descriptor, Descriptors, Held, What, fdinfo};
+use super::{Descriptor, Descriptors, Held, What, countdowns, fdinfo, not_understood};
 use crate::clocks::Clocks;
 use crate::error::{Error, Result};
 use crate::files::Ident;
@@ -255,7 +255,7 @@ impl Descriptors {
             }
             What::Event => count(owner.thread(), fd),
             What::Inotify => self.watched_by(at.process, descriptor),
-            What::Timer { .. } => countdown(owner, fd, at.stopped),
+            What::Timer { .. } => countdowns::look(owner, fd, at.stopped),
             _ => Ok(Held::Nothing),
         }
     }
@@ -326,10 +326,6 @@ fn look_into_fifo(end: OwnedFd) -> rustix::io::Result<Held> {
     })
 }
 
-fn not_understood(pid: i32, fd: i32, info: &str) -> Error {
-    Error::Internal(format!("/proc/{pid}/fdinfo/{fd} is not understood: {info}"))
-}
-
 fn count(pid: i32, fd: i32) -> Result<Held> {
     let info = fdinfo(pid, fd)?;
     let number =
@@ -341,90 +337,9 @@ fn count(pid: i32, fd: i32) -> Result<Held> {
     count.ok_or_else(|| not_understood(pid, fd, &info))
 }
 
-/// What a timer had left at the stop, by what it has left now. The kernel counts the expirations of a periodic timer, and sets it again, only when it
-/// is asked for the time. One that rings after that and before the look has nothing left, as one that is not set:
-/// both are asked again, and that one alone does not count on.
-fn countdown(process: &Process, fd: i32, stopped: Clocks) -> Result<Held> {
-    const LOOKS: usize = 3;
-    /// A look that took longer tells too little of when it was; how often it is repeated.
-    const SHORT_NS: u64 = 200_000;
-    const MOST: usize = 20;
-    let pid = process.thread();
-    let ask = |source| Error::target("cannot look at a timer", source);
-    let ours = process.duplicate_fd(fd).map_err(ask)?;
-    let mut counted = Vec::new();
-    loop {
-        let from_ns = Clocks::now().monotonic_ns;
-        rustix::time::timerfd_gettime(&ours).map_err(|error| ask(error.into()))?;
-        let info = fdinfo(pid, fd)?;
-        let took_ns = Clocks::now().monotonic_ns - from_ns;
-        let time = |name: &str| field(&info, name).and_then(pair_ns);
-        let ticks = field(&info, "ticks")
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(0);
-        counted.push(ticks);
-        let stands = counted.len() >= LOOKS && counted[counted.len() - LOOKS..] == [ticks; LOOKS];
-        let (Some(left_ns), Some(every_ns)) = (time("it_value"), time("it_interval")) else {
-            return Err(not_understood(pid, fd, &info));
-        };
-        let is_told = left_ns > 0 || every_ns == 0 || stands;
-        if is_told && (left_ns == 0 || took_ns <= SHORT_NS || counted.len() >= MOST) {
-            let since_ns = from_ns.saturating_sub(stopped.monotonic_ns);
-            return Ok(Held::Countdown {
-                left_ns: if left_ns > 0 { left_ns + since_ns } else { 0 },
-                every_ns,
-                ticks,
-            });
-        }
-    }
-}
-
-/// `(seconds, nanoseconds)`
-fn pair_ns(text: &str) -> Option<u64> {
-    let (seconds, nanoseconds) = text.trim_matches(['(', ')']).split_once(", ")?;
-    Some(seconds.parse::<u64>().ok()? * 1_000_000_000 + nanoseconds.parse::<u64>().ok()?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_understood() {
-        assert_eq!(pair_ns("(1, 5)"), Some(1_000_000_005));
-    }
-
-    /// A timer that rings while it is looked at is not taken for one that is not set.
-    #[test]
-    fn a_periodic_timer_always_has_something_left() {
-        use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
-        const EVERY_NS: u64 = 20_000;
-        let process = Process::open(std::process::id() as i32).unwrap();
-        let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).unwrap();
-        let every = Timespec {
-            tv_sec: 0,
-            tv_nsec: EVERY_NS as i64,
-        };
-        let setting = Itimerspec {
-            it_interval: every,
-            it_value: every,
-        };
-        rustix::time::timerfd_settime(&timer, TimerfdTimerFlags::empty(), &setting).unwrap();
-        let mut before = 0;
-        for _ in 0..3000 {
-            let held = countdown(&process, timer.as_raw_fd(), Clocks::now()).unwrap();
-            let Held::Countdown {
-                left_ns,
-                every_ns,
-                ticks,
-            } = held
-            else {
-                panic!("{held:?}");
-            };
-            assert!(left_ns > 0 && every_ns == EVERY_NS && ticks >= before, "{held:?}");
-            before = ticks;
-        }
-    }
 
     #[test]
     fn peeking_leaves_a_pipe_as_it_was() {

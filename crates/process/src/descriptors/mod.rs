@@ -5,6 +5,7 @@
 //! * Descriptors of one open file share its offset; they share it again after a resume (`open_files.rs`).
 //! * What cannot be opened again is refused, by descriptor and name (`describe.rs`).
 
+pub mod countdowns;
 mod describe;
 mod held;
 pub mod inotify;
@@ -22,6 +23,7 @@ pub use notices::Notice;
 pub use table::{Descriptors, List, is_open_in};
 
 use self::polls::Interest;
+use crate::clocks::Clock;
 use crate::datagrams::Datagram;
 use crate::error::{Error, Result};
 use crate::files;
@@ -83,7 +85,8 @@ pub enum What {
     /// timerfd_create(2).
     Timer {
         /// The clock.
-        clock: u32,
+        #[serde(with = "crate::clocks::unsigned")]
+        clock: Clock,
     },
     /// socketpair(2).
     Pair(End),
@@ -272,6 +275,15 @@ pub enum Held {
     PacketTerminal(Box<ptys::Terminal>),
     /// The process that a descriptor is of; none once it was waited for.
     Process(Option<i32>),
+    /// As `Countdown`, of a timer that ends when the wall clock is set: timerfd_create(2), `TFD_TIMER_CANCEL_ON_SET`.
+    CountdownUntilSet {
+        /// Nanoseconds until the next expiration; 0 when it is not set.
+        left_ns: u64,
+        /// Nanoseconds between expirations; 0 when there is one only.
+        every_ns: u64,
+        /// Expirations not read yet.
+        ticks: u64,
+    },
 }
 
 impl Held {
@@ -310,4 +322,8 @@ pub fn is_regular(fd: impl AsFd) -> bool {
 fn fdinfo(pid: i32, fd: i32) -> Result<String> {
     let path = format!("/proc/{pid}/fdinfo/{fd}");
     proc_file::text(&path).map_err(Error::file("cannot read", path))
+}
+
+fn not_understood(pid: i32, fd: i32, info: &str) -> Error {
+    Error::Internal(format!("/proc/{pid}/fdinfo/{fd} is not understood: {info}"))
 }

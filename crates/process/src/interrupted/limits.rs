@@ -4,6 +4,7 @@
 //! mean the same when the call is begun again.
 
 use super::argument;
+use crate::clocks::Clock;
 use crate::error::{Error, Result};
 use std::io;
 use std::time::Duration;
@@ -126,13 +127,7 @@ pub(super) fn copy(own: &Registers, slot: u64, process: &Process) -> io::Result<
 }
 
 fn is_relative_wall_clock(clock: u64, flags: u64) -> bool {
-    let wall = [
-        libc::CLOCK_REALTIME,
-        libc::CLOCK_MONOTONIC,
-        libc::CLOCK_BOOTTIME,
-        libc::CLOCK_TAI,
-    ];
-    wall.contains(&(clock as i32)) && flags as i32 & libc::TIMER_ABSTIME == 0
+    Clock::from(clock as i32).runs() && flags as i32 & libc::TIMER_ABSTIME == 0
 }
 
 /// The limit of the call in `orig_rax`: nanoseconds from its beginning.

@@ -8,6 +8,7 @@
 use super::objects::Made;
 use super::{Surroundings, pidfds, sockets};
 use crate::context::Context;
+use crate::descriptors::countdowns::Countdown;
 use crate::descriptors::{Descriptor, Held, OWN_TERMINAL, What, inotify};
 use crate::error::{Error, Result};
 use crate::files::Ident;
@@ -19,7 +20,6 @@ use crate::stdio::Stream;
 use rustix::event::EventfdFlags;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, SealFlags, SeekFrom};
 use rustix::io::Errno;
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -267,7 +267,7 @@ pub(super) fn gaps(places: &[(i32, i32, bool)], base: i32) -> Vec<(u32, u32)> {
         if place > next {
             gaps.push((next as u32, place as u32 - 1));
         }
-        next = place + 1;
+        next = place.saturating_add(1);
     }
     gaps
 }
@@ -447,17 +447,9 @@ impl Opener<'_> {
                     .map_err(failed)?;
                 self.keep(poll)
             }
-            (
-                What::Timer { clock },
-                Held::Countdown {
-                    left_ns,
-                    every_ns,
-                    ticks,
-                },
-            ) => {
-                let timer = make_timer(*clock, *left_ns, *every_ns, *ticks, self.stopped_ns)
-                    .map_err(|source| Error::target("cannot make a timer again", source))?;
-                self.keep_with_flags(timer, flags)
+            (What::Timer { clock }, Held::Countdown { .. } | Held::CountdownUntilSet { .. }) => {
+                let countdown = Countdown::of(held).expect("what a timer holds");
+                self.keep_with_flags(countdown.make(*clock, self.stopped_ns)?, flags)
             }
             (What::Inotify, Held::Watches { watches, highest }) => {
                 let made = inotify::make(watches, *highest)?;
@@ -582,56 +574,6 @@ fn too_many(error: Errno) -> Error {
     Error::Machine(format!(
         "cannot keep all the program's files open ({error}): raise the limit with ulimit -n"
     ))
-}
-
-/// A timer with `ticks` expirations that were not read. The program's monotonic clock went on since the stop, at
-/// `stopped_ns`: what rang since is counted here, because the kernel's own count is replaced.
-fn make_timer(
-    clock: u32,
-    left_ns: u64,
-    every_ns: u64,
-    ticks: u64,
-    stopped_ns: u64,
-) -> std::io::Result<OwnedFd> {
-    let clock = match clock as i32 {
-        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_ALARM => TimerfdClockId::Realtime,
-        libc::CLOCK_BOOTTIME | libc::CLOCK_BOOTTIME_ALARM => TimerfdClockId::Boottime,
-        _ => TimerfdClockId::Monotonic,
-    };
-    let timer = rustix::time::timerfd_create(clock, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-    let time = |ns: u64| Timespec {
-        tv_sec: (ns / 1_000_000_000) as i64,
-        tv_nsec: (ns % 1_000_000_000) as i64,
-    };
-    let now_ns = || crate::clocks::Clocks::now().monotonic_ns;
-    loop {
-        let (mut flags, mut value_ns, mut rung) = (TimerfdTimerFlags::empty(), left_ns, 0);
-        if matches!(clock, TimerfdClockId::Monotonic) && left_ns > 0 {
-            flags = TimerfdTimerFlags::ABSTIME;
-            value_ns += stopped_ns;
-            if let Some(late_ns) = now_ns().checked_sub(value_ns) {
-                rung = late_ns.checked_div(every_ns).unwrap_or(0) + 1;
-                value_ns = if every_ns > 0 {
-                    value_ns + rung * every_ns
-                } else {
-                    0
-                };
-            }
-        }
-        let setting = Itimerspec {
-            it_interval: time(every_ns),
-            it_value: time(value_ns),
-        };
-        rustix::time::timerfd_settime(&timer, flags, &setting)?;
-        if ticks + rung > 0 {
-            twinpage_os::remote::set_timer_ticks(&timer, ticks + rung)?;
-        }
-        // One that rang before it was told its count has lost that.
-        let rang = flags.contains(TimerfdTimerFlags::ABSTIME) && value_ns > 0 && now_ns() >= value_ns;
-        if !rang {
-            return Ok(timer);
-        }
-    }
 }
 
 /// Puts a directory's position at `at`. One name is read first: where ext4 begins on a descriptor whose

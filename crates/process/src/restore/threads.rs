@@ -220,7 +220,8 @@ fn set_timers(process: &Process, context: &Context) -> Result<()> {
             None => (0, *setting),
         };
         write(process, ROOM + 64, &words(&setting))?;
-        let create = Call::new(libc::SYS_timer_create, &[timer.clock as u64, ROOM, ROOM + 128]);
+        let clock = i32::from(timer.clock) as u64;
+        let create = Call::new(libc::SYS_timer_create, &[clock, ROOM, ROOM + 128]);
         while !named && next < timer.id {
             let delete = Call::new(libc::SYS_timer_delete, &[next as u64]);
             run(process, &mut [create, delete], "count up to a timer's id")?;
