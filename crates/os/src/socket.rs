@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrAny, recvmsg, sendmsg,
@@ -94,6 +95,9 @@ pub struct Peeked {
 /// The most descriptors that are sent along with a message: `SCM_MAX_FD`.
 const MOST_ALONG: usize = 253;
 
+/// The kernel's own: begin the call again.
+const ERESTARTSYS: i32 = 512;
+
 /// The next bytes or the next message behind the socket's peek offset, left where they are; the offset
 /// goes on by what was read, and behind a message of UDP. With `whole` the length of the whole message is the
 /// answer, however small `into` is. Of a stream no look goes beyond bytes that descriptors were sent along with.
@@ -105,8 +109,15 @@ pub fn peek(fd: BorrowedFd<'_>, into: &mut [u8], whole: bool) -> io::Result<Peek
     flags.set(RecvFlags::TRUNC, whole);
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_ALONG), ScmCredentials(1))];
     let mut beside = RecvAncillaryBuffer::new(&mut room);
-    let read = || recvmsg(fd, &mut [IoSliceMut::new(into)], &mut beside, flags);
-    let received = rustix::io::retry_on_intr(read)?;
+    let mut read = || recvmsg(fd, &mut [IoSliceMut::new(into)], &mut beside, flags);
+    let received = loop {
+        match read() {
+            Err(Errno::INTR) => {}
+            // The kernel notes what cut a recvmmsg(2) as an error of the socket, and clears it as it tells it.
+            Err(error) if error.raw_os_error() == ERESTARTSYS => {}
+            received => break received?,
+        }
+    };
     if received.flags.contains(ReturnFlags::CTRUNC) {
         return Err(io::Error::other(
             "more was sent along with a message than there is room for",

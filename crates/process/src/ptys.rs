@@ -168,24 +168,34 @@ fn look(master: &OwnedFd, is_open: bool, may_have_typed: bool) -> io::Result<Ter
 impl Terminal {
     /// Types and prints again what is not read yet. `own` is an other end that does not wait, and is not the program's.
     fn put_back(&self, master: BorrowedFd<'_>, own: BorrowedFd<'_>) -> io::Result<()> {
-        const ROUNDS: usize = 8;
-        let mut left = self.typed.clone();
-        for _ in 0..ROUNDS {
-            if left.is_empty() {
-                break;
-            }
-            left = queue::put(master, own, &self.modes, left)?;
-        }
-        if !left.is_empty() {
-            return Err(io::Error::other("there is no room for what was typed"));
+        if self.modes.lines() {
+            self.type_lines(master, own)?;
+        } else if self.has_typed() {
+            let bytes = self.typed.iter().flat_map(|piece| &piece.bytes);
+            terminal::set_modes(own, &queue::neutral_to_bytes(&self.modes))?;
+            let typed = fill(own, master, &bytes.copied().collect::<Vec<u8>>());
+            terminal::set_modes(own, &self.modes)?;
+            typed?;
         }
         if self.printed.is_empty() {
             return Ok(());
         }
         terminal::set_modes(own, &self.modes.plain_output())?;
-        let printed = print(master, own, &self.printed);
+        let printed = fill(master, own, &self.printed);
         terminal::set_modes(own, &self.modes)?;
         printed
+    }
+
+    fn type_lines(&self, master: BorrowedFd<'_>, own: BorrowedFd<'_>) -> io::Result<()> {
+        const ROUNDS: usize = 8;
+        let mut left = self.typed.clone();
+        for _ in 0..ROUNDS {
+            if left.is_empty() {
+                return Ok(());
+            }
+            left = queue::put(master, own, &self.modes, left)?;
+        }
+        Err(io::Error::other("there is no room for what was typed"))
     }
 
     /// A master as this one was, and its other end where it had one. With its number, if that is free.
@@ -282,25 +292,25 @@ fn read_all(master: &OwnedFd) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Prints to an end that does not wait what came out of its pseudo-terminal, which fits it when it is packed as well as
-/// it may have been: the kernel's buffers between both ends (`tty_buffer.c`) take pieces of a power of two, eight of them
-/// and a last one that is larger, behind what the queue of the master takes.
-fn print(master: BorrowedFd<'_>, own: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+/// Gives to an end that does not wait what the other end had not read, which fits when it is packed as well as it may have
+/// been: the kernel's buffers between both ends (`tty_buffer.c`) take pieces of a power of two, eight of them and a last
+/// one that is larger, behind what the queue of the reader takes.
+fn fill(reader: BorrowedFd<'_>, writer: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     const QUEUE_BYTES: usize = 4095;
     const PIECE_BYTES: usize = 1024;
     const PACKED_BYTES: usize = 16 * PIECE_BYTES;
     const LAST_BYTES: usize = 2016;
     let (first, rest) = bytes.split_at(bytes.len().min(QUEUE_BYTES));
     for piece in first.chunks(PIECE_BYTES) {
-        print_piece(own, piece)?;
+        give(writer, piece)?;
     }
     let begun = Instant::now();
-    while queue::readable(master)? < first.len() as u64 && begun.elapsed() < PATIENCE {
+    while queue::readable(reader)? < first.len() as u64 && begun.elapsed() < PATIENCE {
         std::thread::yield_now(); // the kernel moves it from one to the other
     }
     let (packed, last) = rest.split_at(rest.len().min(PACKED_BYTES));
     for piece in packed.chunks(PIECE_BYTES).chain(last.chunks(LAST_BYTES)) {
-        print_piece(own, piece)?;
+        give(writer, piece)?;
     }
     Ok(())
 }
@@ -308,11 +318,11 @@ fn print(master: BorrowedFd<'_>, own: BorrowedFd<'_>, bytes: &[u8]) -> io::Resul
 /// How long the kernel may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-fn print_piece(own: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
+fn give(writer: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     let begun = Instant::now();
     while !bytes.is_empty() {
-        match rustix::io::retry_on_intr(|| rustix::io::write(own, bytes)) {
-            Ok(printed) => bytes = &bytes[printed..],
+        match rustix::io::retry_on_intr(|| rustix::io::write(writer, bytes)) {
+            Ok(given) => bytes = &bytes[given..],
             Err(Errno::AGAIN) if begun.elapsed() < PATIENCE => std::thread::yield_now(),
             Err(error) => return Err(error.into()),
         }
@@ -401,6 +411,39 @@ mod tests {
             let (again, end) = look.again(0, true).unwrap();
             let found = super::look(&again, end.is_some(), false).unwrap();
             assert_eq!(found.printed.len(), printed, "pieces of {piece}");
+        }
+    }
+
+    /// However it was typed, where there are no lines.
+    #[test]
+    fn as_much_as_may_be_typed_stays_and_comes_back() {
+        for piece in [1, 100, 255, 256, 1000, 1008, 1024, 2016, 2048, 4096, 100_000] {
+            let (master, other) = pair();
+            let mut modes = rustix::termios::tcgetattr(&other).unwrap();
+            modes.make_raw();
+            rustix::termios::tcsetattr(&other, rustix::termios::OptionalActions::Now, &modes).unwrap();
+            rustix::io::ioctl_fionbio(&master, true).unwrap();
+            let mut typed = 0;
+            for length in [piece, 1024, 2016, 1] {
+                while let Ok(more) = write(&master, &vec![b'x'; length]) {
+                    typed += more;
+                }
+            }
+            let bytes = |look: &Terminal| look.typed.iter().map(|piece| piece.bytes.len()).sum::<usize>();
+            for _ in 0..3 {
+                assert_eq!(
+                    bytes(&super::look(&master, true, true).unwrap()),
+                    typed,
+                    "pieces of {piece}"
+                );
+            }
+            let look = super::look(&master, true, true).unwrap();
+            let (again, _end) = look.again(0, true).unwrap();
+            assert_eq!(
+                bytes(&super::look(&again, true, true).unwrap()),
+                typed,
+                "pieces of {piece}"
+            );
         }
     }
 

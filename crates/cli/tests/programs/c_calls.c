@@ -7,6 +7,8 @@
 // - signals: with a handler they end a wait with EINTR and a write with a short count; an ignored one is not
 //   noticed.
 //
+// A thread works beside them, so that stops come all the time.
+//
 // Usage: c_calls [ROUNDS]
 #define _GNU_SOURCE
 #include "check.h"
@@ -47,6 +49,13 @@ static int64_t now_ns(void) {
 static void pause_ms(int ms) {
     struct timespec t = {0, ms * 1000000l};
     CHECK(!nanosleep(&t, NULL), "nanosleep of %d ms", ms);
+}
+
+// Something always runs: no stop is left out.
+static void *work(void *unused) {
+    struct timespec t = {0, 20000};
+    for (uint64_t word = 1;; nanosleep(&t, NULL)) word = spin(word, 1000);
+    return unused;
 }
 
 // ---- counts ----
@@ -430,6 +439,8 @@ int main(int argc, char **argv) {
     sigset_t usr2;
     sigemptyset(&usr2), sigaddset(&usr2, SIGUSR2);
     CHECK(!sigaction(SIGUSR1, &action, NULL) && !sigprocmask(SIG_BLOCK, &usr2, NULL), "signals");
+    pthread_t worker;
+    CHECK(!pthread_create(&worker, NULL, work, NULL), "a worker");
     CHECK(!mkdir("names", 0700), "mkdir");
     for (int i = 0; i < NAMES; i++) {
         char name[64];

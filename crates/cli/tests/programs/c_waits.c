@@ -5,15 +5,20 @@
 #define _GNU_SOURCE
 #include "check.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/select.h>
+#include <sys/sem.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -81,6 +86,43 @@ static long a_futex_until(void) {
     return timed_out(syscall(SYS_futex, &word, FUTEX_WAIT_BITSET_PRIVATE, 0, &end, NULL, -1), ETIMEDOUT);
 }
 
+static long a_semtimedop(void) {
+    struct sembuf take = {0, -1, 0};
+    int set = semget(IPC_PRIVATE, 1, 0600);
+    CHECK(set >= 0, "semget");
+    long answer = timed_out(semtimedop(set, &take, 1, limit), EAGAIN);
+    CHECK(!semctl(set, 0, IPC_RMID), "semctl");
+    return answer;
+}
+static long a_lock(void) {
+    struct timespec end = at(CLOCK_MONOTONIC);
+    pthread_mutex_t mutex;
+    CHECK(!pthread_mutex_init(&mutex, NULL) && !pthread_mutex_lock(&mutex), "a lock");
+    int error = pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &end);
+    CHECK(error == ETIMEDOUT, "a lock answered %d", error);
+    return 0;
+}
+static long a_receipt(void) {
+    int ends[2];
+    char byte;
+    struct timeval parts = {limit->tv_sec, limit->tv_nsec / 1000};
+    CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends), "socketpair");
+    CHECK(!setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &parts, sizeof parts), "a limit");
+    return timed_out(recv(ends[0], &byte, 1, 0), EAGAIN);
+}
+static long a_terminal(void) {
+    char byte;
+    struct termios modes;
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    CHECK(master >= 0 && !grantpt(master) && !unlockpt(master), "a pseudo-terminal");
+    int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+    CHECK(slave >= 0 && !tcgetattr(slave, &modes), "its other end");
+    cfmakeraw(&modes);
+    modes.c_cc[VMIN] = 0, modes.c_cc[VTIME] = (cc_t)(limit_ms / 100);
+    CHECK(limit_ms % 100 == 0 && limit_ms < 25600 && !tcsetattr(slave, TCSANOW, &modes), "its modes");
+    return read(slave, &byte, 1);
+}
+
 static const struct {
     const char *name;
     long (*wait)(void);
@@ -97,7 +139,11 @@ static const struct {
              {"epoll_pwait2", a_epoll_pwait2},
              {"sigtimedwait", a_sigtimedwait},
              {"futex", a_futex},
-             {"futex until", a_futex_until}};
+             {"futex until", a_futex_until},
+             {"semtimedop", a_semtimedop},
+             {"a lock", a_lock},
+             {"a receipt", a_receipt},
+             {"a terminal", a_terminal}};
 enum { WAITS = sizeof waits / sizeof *waits };
 static int64_t took_ms[WAITS];
 

@@ -18,14 +18,32 @@ fn no_call_sees_a_stop() {
     stops_all_the_time("c_calls.c", either(3, 40));
 }
 
+/// Of terminals: how many bytes and how long a read waits for is as it was set.
+#[test]
+fn no_call_of_a_terminal_sees_a_stop() {
+    stops_all_the_time("c_ttys.c", either(1, 10));
+}
+
+/// Locks, semaphores, queues, named pipes, futexes until a moment, several messages at once.
+#[test]
+fn no_call_that_waits_for_others_sees_a_stop() {
+    stops_all_the_time("c_held.c", either(2, 30));
+}
+
 /// Nor does one of a process that the program made, to which signals come that it ignores.
 #[test]
 fn no_call_of_a_descendant_sees_a_stop() {
-    let Some(line) = named("c_calls.c").command(either(2, 20)) else {
-        return;
-    };
-    let shell = ["sh", "-c", "\"$0\" \"$@\"; exit $?"].map(String::from);
-    runs_as_alone(&[&shell[..], &line].concat());
+    for (name, rounds) in [
+        ("c_calls.c", either(2, 20)),
+        ("c_ttys.c", 1),
+        ("c_held.c", either(1, 10)),
+    ] {
+        let Some(line) = named(name).command(rounds) else {
+            return;
+        };
+        let shell = ["sh", "-c", "\"$0\" \"$@\"; exit $?"].map(String::from);
+        runs_as_alone(&[&shell[..], &line].concat());
+    }
 }
 
 /// A thread may have ended, and be told of, before the event of its making.

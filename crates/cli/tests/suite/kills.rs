@@ -142,7 +142,9 @@ fn c_with_mappings_moved_at_random() {
 
 #[test]
 fn c_in_calls_that_a_stop_could_cut() {
-    survives_with("c_calls.c", &["--every", "3ms"]);
+    for file in ["c_calls.c", "c_ttys.c", "c_held.c"] {
+        survives_with(file, &["--every", "3ms"]);
+    }
 }
 
 #[test]

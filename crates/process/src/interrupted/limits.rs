@@ -20,12 +20,12 @@ pub(super) enum Limit {
     Timespec(usize),
     /// The address of a timeval; 0: none.
     Timeval(usize),
-    /// An option of the socket, `SO_RCVTIMEO` or `SO_SNDTIMEO`. What is left is spent in a ppoll(2) for these
-    /// events, and then the call is begun.
-    Socket(libc::c_short),
+    /// An option of the socket, `SO_RCVTIMEO` or `SO_SNDTIMEO`, or of the terminal. What is left is spent in a ppoll(2)
+    /// for these events, and then the call is begun.
+    Polled(libc::c_short),
 }
 
-use Limit::{Milliseconds, Socket, Timespec, Timeval};
+use Limit::{Milliseconds, Polled, Timespec, Timeval};
 
 impl Limit {
     /// Of the call in `orig_rax`.
@@ -48,9 +48,9 @@ impl Limit {
             | libc::SYS_recvfrom
             | libc::SYS_recvmsg
             | libc::SYS_accept
-            | libc::SYS_accept4 => Socket(libc::POLLIN),
+            | libc::SYS_accept4 => Polled(libc::POLLIN),
             libc::SYS_write | libc::SYS_writev | libc::SYS_sendto | libc::SYS_sendmsg => {
-                Socket(libc::POLLOUT)
+                Polled(libc::POLLOUT)
             }
             _ => return None,
         })
@@ -66,7 +66,7 @@ impl Limit {
             }
             Timespec(index) => time_at(*argument(&mut registers, index), 1, process),
             Timeval(index) => time_at(*argument(&mut registers, index), 1000, process),
-            Socket(events) => {
+            Polled(events) => {
                 use rustix::net::sockopt::{Timeout, socket_timeout};
                 let kind = if events == libc::POLLIN {
                     Timeout::Recv
@@ -74,7 +74,7 @@ impl Limit {
                     Timeout::Send
                 };
                 let fd = process.duplicate_fd(registers.rdi as i32);
-                // Anything but a socket has none.
+                // Anything but a socket has none; a terminal's is known where it is needed.
                 let limit = fd.ok().and_then(|fd| socket_timeout(fd, kind).ok()).flatten();
                 Ok(limit.map(|limit| limit.as_nanos() as u64))
             }
@@ -97,7 +97,7 @@ impl Limit {
             }
             Timespec(index) => (index, u64::from(left.subsec_nanos())),
             Timeval(index) => (index, u64::from(left.subsec_nanos()).div_ceil(1000)),
-            Socket(events) => {
+            Polled(events) => {
                 let polled = (registers.rdi & 0xffff_ffff) | (events as u64) << 32; // struct pollfd
                 let words = [polled, 0, left.as_secs(), u64::from(left.subsec_nanos())].map(u64::to_le_bytes);
                 registers.rax = libc::SYS_ppoll as u64;
@@ -152,7 +152,7 @@ pub(super) fn left_ns(registers: &Registers, process: &Process) -> Result<Option
 }
 
 /// The seconds and parts of a second, of `part_ns` each, at an address; `None` at 0.
-fn time_at(address: u64, part_ns: u64, process: &Process) -> io::Result<Option<u64>> {
+pub(super) fn time_at(address: u64, part_ns: u64, process: &Process) -> io::Result<Option<u64>> {
     if address == 0 {
         return Ok(None);
     }

@@ -10,6 +10,7 @@
 //! | `ERESTART_RESTARTBLOCK` (relative waits) | goes on waiting | which call it was, and until when, are kept; after a resume it is begun with what is left |
 //! | `EINTR` (epoll_wait(2), sigtimedwait(2)) | nothing | begun again with what is left |
 //! | fewer bytes than it was asked for | nothing | begun again for the rest |
+//! | `ERESTARTSYS` (a read of a terminal with a time limit) | begins it again, with all of its time | begun again with what is left |
 //!
 //! * A call that is begun with other arguments than its own (what is left, the rest) is **altered**: its
 //!   thread stops at the call's end, where its registers are put right: the program's own, and the whole
@@ -21,12 +22,15 @@
 
 mod limits;
 mod rest;
+mod terminals;
 
 use crate::clocks::Clocks;
 use crate::error::{Error, Result};
 use limits::Limit;
+use rest::Wanted;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use terminals::Reading;
 use twinpage_os::inject::{SLOT_BYTES, SLOTS, SLOTS_END};
 use twinpage_os::remote::Process;
 use twinpage_os::trace::{Registers, SYSCALL_BYTES, Tid};
@@ -40,12 +44,31 @@ pub struct Unfinished {
     pub number: i64,
     /// When its time is up, by `CLOCK_MONOTONIC`; `None`: it has no limit, or one the kernel keeps.
     pub until_ns: Option<u64>,
-    /// Bytes done, and bytes that it was asked for; both 0 for a wait.
+    /// Bytes done, and bytes that it was asked for; both 0 for a wait. A read of a terminal may have both a time and
+    /// a number of bytes.
     pub done: u64,
     /// See `done`.
     pub wanted: u64,
     /// At its end the program is told what is left of its time, where the limit stands.
     pub tells: bool,
+}
+
+impl Unfinished {
+    fn wait(tid: Tid, number: i64, until_ns: Option<u64>) -> Unfinished {
+        Unfinished {
+            tid,
+            number,
+            until_ns,
+            done: 0,
+            wanted: 0,
+            tells: false,
+        }
+    }
+
+    /// Whether it is a read of a terminal with a time limit.
+    fn is_timed_read(&self) -> bool {
+        self.until_ns.is_some() && self.wanted > 0
+    }
 }
 
 /// The calls in flight that must be taken up again.
@@ -142,14 +165,7 @@ impl Calls {
         match result {
             ERESTART_RESTARTBLOCK => {
                 let until_ns = limits::left_ns(registers, process)?.map(|left| now_ns() + left);
-                self.keep(Unfinished {
-                    tid,
-                    number,
-                    until_ns,
-                    done: 0,
-                    wanted: 0,
-                    tells: false,
-                });
+                self.keep(Unfinished::wait(tid, number, until_ns));
                 Ok(false)
             }
             // What was left at the stop stands where the limit stood. The stop itself takes time too.
@@ -157,27 +173,33 @@ impl Calls {
                 None => Ok(false),
                 Some(left) => {
                     self.keep(Unfinished {
-                        tid,
-                        number,
-                        until_ns: Some(now_ns() + left),
-                        done: 0,
-                        wanted: 0,
                         tells: true,
+                        ..Unfinished::wait(tid, number, Some(now_ns() + left))
                     });
                     self.alter(tid, *registers, registers, process)
                 }
             },
+            ERESTARTSYS => match rest::reading(registers, process) {
+                Some(Reading {
+                    at_least: 0,
+                    within_ns: Some(within),
+                }) => {
+                    self.keep(Unfinished {
+                        wanted: 1,
+                        ..Unfinished::wait(tid, number, Some(now_ns() + within))
+                    });
+                    self.alter(tid, *registers, registers, process)
+                }
+                _ => Ok(false),
+            },
             // The descriptor is closed all the same.
             EINTR if number != libc::SYS_close => self.wait_on(tid, registers, process),
             done if done > 0 => match rest::wanted(registers, process)? {
-                Some(wanted) if (done as u64) < wanted => {
+                Some(Wanted { count, within_ns }) if (done as u64) < count => {
                     self.keep(Unfinished {
-                        tid,
-                        number,
-                        until_ns: None,
                         done: done as u64,
-                        wanted,
-                        tells: false,
+                        wanted: count,
+                        ..Unfinished::wait(tid, number, within_ns.map(|within| now_ns() + within))
                     });
                     self.alter(tid, *registers, registers, process)
                 }
@@ -197,14 +219,7 @@ impl Calls {
         let watched = crate::syscalls::call(number).is_some_and(crate::syscalls::Call::is_watched_wait);
         let known = watched.then(|| self.until_ns.remove(&tid)).flatten();
         let until_ns = Some(known.unwrap_or_else(|| now_ns() + limit));
-        self.keep(Unfinished {
-            tid,
-            number,
-            until_ns,
-            done: 0,
-            wanted: 0,
-            tells: false,
-        });
+        self.keep(Unfinished::wait(tid, number, until_ns));
         self.alter(tid, *registers, registers, process)
     }
 
@@ -228,9 +243,14 @@ impl Calls {
             return Ok(true);
         };
         let result = registers.rax as i64;
-        let polls = call.until_ns.is_some() && matches!(Limit::of(&own), Some(Limit::Socket(_)));
+        let polls = call.until_ns.is_some() && matches!(Limit::of(&own), Some(Limit::Polled(_)));
         let whole = match result {
             ERESTARTNOHAND if call.tells => {
+                self.alter(tid, own, registers, process)?;
+                return Ok(false);
+            }
+            // What cut it before was noted as an error of the socket, which nothing begins again.
+            ERESTARTSYS if call.number == libc::SYS_recvmmsg => {
                 self.alter(tid, own, registers, process)?;
                 return Ok(false);
             }
@@ -239,6 +259,10 @@ impl Calls {
                 self.alter(tid, own, registers, process)?;
                 return Ok(false);
             }
+            _ if call.is_timed_read() => match self.end_timed_read(tid, &own, registers, process)? {
+                Some(done) => done as i64,
+                None => return Ok(!self.is_altered(tid)),
+            },
             0 if polls => -i64::from(libc::EAGAIN),
             _ if polls => {
                 *registers = begun(&own);
@@ -246,7 +270,10 @@ impl Calls {
                 return Ok(true);
             }
             error if error < 0 && call.done > 0 => call.done as i64,
-            part if part > 0 && call.done + (part as u64) < call.wanted => {
+            part if part > 0
+                && call.done + (part as u64) < call.wanted
+                && !rest::is_time_up(&own, process)? =>
+            {
                 call.done += part as u64;
                 self.alter(tid, own, registers, process)?;
                 return Ok(false);
@@ -260,6 +287,46 @@ impl Calls {
         self.tell(tid, process)?;
         self.finish(tid);
         Ok(true)
+    }
+
+    /// A part of a read of a terminal with a time limit ended: a poll, or the read of a single byte. Its result, or
+    /// `None` when something is begun with `registers`.
+    fn end_timed_read(
+        &mut self,
+        tid: Tid,
+        own: &Registers,
+        registers: &mut Registers,
+        process: &Process,
+    ) -> Result<Option<u64>> {
+        let Some(call) = self.unfinished.get_mut(&tid) else {
+            return Ok(None);
+        };
+        let is_poll = registers.orig_rax as i64 == libc::SYS_ppoll;
+        match (is_poll, registers.rax as i64) {
+            (true, 0) => Ok(Some(call.done)),
+            (true, _) if call.done == 0 => {
+                *registers = begun(own);
+                self.finish(tid);
+                Ok(None)
+            }
+            (true, 1) => {
+                *registers = rest::next_byte(own, call.done, process)?;
+                Ok(None)
+            }
+            (false, 1) => {
+                call.done += 1;
+                let within_ns = rest::reading(own, process).and_then(|reading| reading.within_ns);
+                match within_ns {
+                    Some(within) if call.done < call.wanted => {
+                        call.until_ns = Some(now_ns() + within);
+                        self.alter(tid, *own, registers, process)?;
+                        Ok(None)
+                    }
+                    _ => Ok(Some(call.done)),
+                }
+            }
+            _ => Ok(Some(call.done)), // an error is told by the next read
+        }
     }
 
     /// What is left of its time is written where the program looks for it, if the call does so.
@@ -283,10 +350,10 @@ impl Calls {
         let (Some(own), Some(call)) = (self.altered.get(&tid), self.unfinished.get(&tid)) else {
             return Ok(false);
         };
-        let result = if call.done > 0 {
-            call.done as i64
-        } else {
-            ERESTARTNOHAND
+        let result = match call.done {
+            0 if call.is_timed_read() => ERESTARTSYS,
+            0 => ERESTARTNOHAND,
+            done => done as i64,
         };
         *registers = Registers {
             rax: result as u64,

@@ -5,7 +5,8 @@
 //! count stands. Where it would wait instead (reads of pipes, sockets and terminals, writes that must not
 //! wait, sendfile(2) to a pipe) nothing is begun.
 
-use super::Unfinished;
+use super::terminals::{self, Reading};
+use super::{Unfinished, begun, limits};
 use crate::error::{Error, Result};
 use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat, major, minor};
 use std::io;
@@ -49,7 +50,7 @@ fn asked(r: &Registers) -> Option<Asked> {
         libc::SYS_sendmsg if waits(r.rdx) => Asked::Message(r.rsi),
         libc::SYS_recvmsg if waits_for_all(r.rdx) => Asked::Message(r.rsi),
         libc::SYS_sendmmsg if waits(r.r10) => Asked::Messages(r.rdx & 0xffff_ffff),
-        libc::SYS_recvmmsg if waits(r.r10) && r.r8 == 0 => Asked::Messages(r.rdx & 0xffff_ffff),
+        libc::SYS_recvmmsg if waits(r.r10) => Asked::Messages(r.rdx & 0xffff_ffff),
         libc::SYS_readv | libc::SYS_preadv | libc::SYS_writev => Asked::Vectors(r.rsi, r.rdx),
         // With flags they may be asked not to wait.
         libc::SYS_preadv2 | libc::SYS_pwritev2 if r.r9 == 0 => Asked::Vectors(r.rsi, r.rdx),
@@ -64,13 +65,30 @@ pub(super) fn may_be_short(registers: &Registers) -> bool {
     asked(registers).is_some()
 }
 
-/// How many bytes (messages, of sendmmsg(2) and recvmmsg(2)) the call in `orig_rax` was to move, if a stop can
-/// have made it answer with fewer.
-pub(super) fn wanted(registers: &Registers, process: &Process) -> Result<Option<u64>> {
+/// What a call is to move that answered with less.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Wanted {
+    /// Bytes; messages, of sendmmsg(2) and recvmmsg(2).
+    pub(super) count: u64,
+    /// The longest that it waits for the next one, if there is a limit.
+    pub(super) within_ns: Option<u64>,
+}
+
+impl Wanted {
+    fn all(count: u64) -> Wanted {
+        Wanted {
+            count,
+            within_ns: None,
+        }
+    }
+}
+
+/// What the call in `orig_rax` was to move, if a stop can have made it answer with less.
+pub(super) fn wanted(registers: &Registers, process: &Process) -> Result<Option<Wanted>> {
     let r = registers;
     let asked = match asked(r) {
         None => return Ok(None),
-        Some(Asked::Always(bytes)) => return Ok(Some(bytes)),
+        Some(Asked::Always(bytes)) => return Ok(Some(Wanted::all(bytes))),
         Some(Asked::Bytes(count) | Asked::Messages(count)) => count,
         Some(Asked::Message(at)) => message(at, 0, process)?.1,
         Some(Asked::Vectors(at, count)) => vectors(at, count, 0, process)?.1,
@@ -96,14 +114,23 @@ pub(super) fn wanted(registers: &Registers, process: &Process) -> Result<Option<
         }
         libc::SYS_sendfile | libc::SYS_copy_file_range => is_a(&stat, FileType::RegularFile),
         libc::SYS_recvfrom | libc::SYS_recvmsg => waits && is_stream(&fd),
-        libc::SYS_recvmmsg => waits,
+        libc::SYS_recvmmsg => waits && !is_time_up(r, process)?,
         libc::SYS_sendmmsg => {
             let last = r.rsi + (r.rax - 1) * COUNTED_MESSAGE_BYTES;
             waits && whole(last, process)?
         }
         _ => waits && takes_all(&fd, &stat),
     };
-    Ok(all.then_some(asked))
+    Ok(all.then_some(Wanted::all(asked)))
+}
+
+/// Whether the time limit is over of a recvmmsg(2) that answered: the kernel writes what is left of it.
+pub(super) fn is_time_up(r: &Registers, process: &Process) -> Result<bool> {
+    if r.orig_rax as i64 != libc::SYS_recvmmsg {
+        return Ok(false);
+    }
+    let left = limits::time_at(r.r8, 1, process);
+    Ok(left.map_err(|source| Error::target("cannot read what is left of a wait", source))? == Some(0))
 }
 
 fn waits(flags: u64) -> bool {
@@ -136,20 +163,40 @@ fn is_endless(stat: &Stat) -> bool {
     is_a(stat, FileType::CharacterDevice) && matches!(device, (1, 5 | 7 | 8 | 9))
 }
 
-/// What a read moves unless it is cut: all of an endless device; of a terminal that is read byte by byte as
-/// many as it was told to wait for.
-fn reads(fd: &OwnedFd, stat: &Stat, waits: bool, asked: u64) -> Option<u64> {
-    use rustix::termios::{LocalModes, SpecialCodeIndex, tcgetattr};
+/// What a read moves unless it is cut: all of an endless device; of a terminal as many bytes as it waits for.
+fn reads(fd: &OwnedFd, stat: &Stat, waits: bool, asked: u64) -> Option<Wanted> {
     if is_endless(stat) {
-        return Some(asked);
+        return Some(Wanted::all(asked));
     }
-    if !waits || !is_a(stat, FileType::CharacterDevice) {
-        return None;
-    }
-    let terminal = tcgetattr(fd).ok()?;
-    let at_least = terminal.special_codes[SpecialCodeIndex::VMIN];
-    let by_bytes = !terminal.local_modes.contains(LocalModes::ICANON);
-    (by_bytes && terminal.special_codes[SpecialCodeIndex::VTIME] == 0).then(|| asked.min(u64::from(at_least)))
+    let reading = waits.then(|| terminals::reading(fd, stat)).flatten()?;
+    Some(Wanted {
+        count: asked.min(reading.at_least),
+        within_ns: reading.within_ns,
+    })
+}
+
+/// How the read in `orig_rax` ends, if it is one of a terminal that does not give lines.
+pub(super) fn reading(registers: &Registers, process: &Process) -> Option<Reading> {
+    let is_read = [libc::SYS_read, libc::SYS_readv].contains(&(registers.orig_rax as i64));
+    let fd = is_read.then(|| process.duplicate_fd(registers.rdi as i32).ok())??;
+    terminals::reading(&fd, &fstat(&fd).ok()?)
+}
+
+/// The registers that read a single byte, behind those that a read whose own registers are `own` has.
+pub(super) fn next_byte(own: &Registers, done: u64, process: &Process) -> Result<Registers> {
+    let at = match own.orig_rax as i64 {
+        libc::SYS_readv => vectors(own.rsi, own.rdx, done, process)?
+            .0
+            .first()
+            .map_or(0, |(at, _)| *at),
+        _ => own.rsi + done,
+    };
+    Ok(Registers {
+        rax: libc::SYS_read as u64,
+        rsi: at,
+        rdx: 1,
+        ..begun(own)
+    })
 }
 
 /// Whether a write that may wait takes all it is given.

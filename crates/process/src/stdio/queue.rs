@@ -132,9 +132,7 @@ fn some_bytes(queue: Vec<Typed>) -> (Vec<Typed>, Vec<Typed>) {
 }
 
 fn put_bytes(master: BorrowedFd<'_>, slave: BorrowedFd<'_>, modes: &Modes, now: &[Typed]) -> io::Result<()> {
-    let mut neutral = neutral(modes);
-    neutral.lflag &= !(libc::ICANON | libc::ECHO | libc::ECHOE);
-    terminal::set_modes(slave, &neutral)?;
+    terminal::set_modes(slave, &neutral_to_bytes(modes))?;
     let mut total = 0;
     for piece in now {
         write(master, &piece.bytes)?;
@@ -204,6 +202,15 @@ fn neutral(modes: &Modes) -> Modes {
     neutral.cc = [0; 19];
     neutral.cc[libc::VMIN] = 1;
     neutral
+}
+
+/// The same without lines and echo.
+pub(crate) fn neutral_to_bytes(modes: &Modes) -> Modes {
+    let neutral = neutral(modes);
+    Modes {
+        lflag: neutral.lflag & !(libc::ICANON | libc::ECHO | libc::ECHOE),
+        ..neutral
+    }
 }
 
 /// What one read gives; `None` when there is nothing.

@@ -47,6 +47,8 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("c_memory.c", Kind::C(&[]), 18),
     program("c_mappings.c", Kind::C(&[]), 40),
     program("c_calls.c", Kind::C(&["-pthread"]), 10),
+    program("c_ttys.c", Kind::C(&["-pthread"]), 2),
+    program("c_held.c", Kind::C(&["-pthread"]), 8),
     program("c_waits.c", Kind::C(&["-pthread"]), 4000), // milliseconds
     program("c_kernel.c", Kind::C(&[]), 60),
     program("c_descriptors.c", Kind::C(&[]), 60),
