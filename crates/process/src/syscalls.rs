@@ -90,6 +90,51 @@ pub enum Watch {
     Nothing,
 }
 
+impl Watch {
+    /// Whether it has the program itself look at something of its own again, and nothing else: what such a call changes
+    /// of a descendant is looked at when that is captured.
+    #[must_use]
+    pub const fn changes_the_first_alone(self) -> bool {
+        match self {
+            Watch::Actions
+            | Watch::Thread
+            | Watch::Break
+            | Watch::Umask
+            | Watch::Directory
+            | Watch::IntervalTimers
+            | Watch::Limits
+            | Watch::Processors
+            | Watch::Membarrier
+            | Watch::Descriptors
+            | Watch::Close
+            | Watch::Pair
+            | Watch::Identity => true,
+            Watch::Timers
+            | Watch::Open
+            | Watch::Write
+            | Watch::Change
+            | Watch::Advise
+            | Watch::Map
+            | Watch::Remap
+            | Watch::Clone
+            | Watch::Wait
+            | Watch::Exec
+            | Watch::Kill
+            | Watch::Control
+            | Watch::Send
+            | Watch::Sync
+            | Watch::Socket
+            | Watch::RealStreams
+            | Watch::SocketQuery
+            | Watch::Segments
+            | Watch::Ipc
+            | Watch::Inotify
+            | Watch::Pidfd
+            | Watch::Nothing => false,
+        }
+    }
+}
+
 /// The policy for one call.
 #[derive(Clone, Copy, Debug)]
 pub enum Policy {

@@ -5,14 +5,12 @@
 //!   end of that process then. What acts on the outside, or outlives its maker, is refused as it is to the program.
 //! * Names and descriptors are the caller's; what has the program look again at something of its own is the program's.
 
-use super::{Decision, FIOSETOWN, QUESTIONS, SIOCSPGRP, Stopped, do_without, fail, not_there, refuse};
+use super::{Caller, Decision, FIOSETOWN, QUESTIONS, SIOCSPGRP, Stopped, do_without, not_there};
 use crate::error::{Error, Result};
 use crate::program::Program;
-use crate::syscalls::{self, Policy, Watch};
 use twinpage_os::notice;
 use twinpage_os::remote::Process;
-use twinpage_os::seccomp;
-use twinpage_os::trace::{self, Tid, WatchedCall};
+use twinpage_os::trace::{self, Tid};
 
 impl Program {
     /// Answers the call that thread `tid` of descendant `pid` is about to make.
@@ -29,7 +27,11 @@ impl Program {
             return Ok(()); // the same
         };
         self.caller = Some(process);
-        let decided = self.decide_for_descendant(tid, pid, &call);
+        let by = Caller::Descendant {
+            pid,
+            shares_memory: self.descendants.shares_memory(pid),
+        };
+        let decided = self.decide(tid, by, &call);
         let process = self.caller.take();
         if let Some(descendant) = self.descendants.get_mut(pid) {
             descendant.process = process;
@@ -52,80 +54,15 @@ impl Program {
         }
     }
 
-    fn decide_for_descendant(
-        &mut self,
-        tid: Tid,
-        pid: i32,
-        made: &WatchedCall,
-    ) -> Result<(&'static str, Decision)> {
-        if u64::from(made.message) == seccomp::FOREIGN {
-            let why = "32-bit system calls of a 64-bit program are not watched; use the 64-bit ones";
-            return Ok(("int 0x80", fail(libc::ENOSYS, why)));
+    /// It makes what is refused to the program: a checkpoint waits for the end of its process, unless a look finds it.
+    pub(super) fn is_unfit_for(&mut self, pid: i32, call: &Stopped) {
+        if !LEAVES_A_SIGN.contains(&call.name) {
+            self.descendants.is_unfit(pid, call.name);
         }
-        let Some(call) = syscalls::call(made.number as i64) else {
-            let why = format!("system call {} is not known to this version", made.number);
-            return Ok(("an unknown call", do_without(libc::ENOSYS, why)));
-        };
-        let stopped = Stopped {
-            tid,
-            name: call.name,
-            arguments: made.arguments,
-            made: *made,
-        };
-        let decision = match call.policy {
-            Policy::Refused(_) if is_plain_filter(&stopped) => Decision::Run,
-            Policy::Refused(refusal) => refuse(refusal),
-            Policy::Free => Decision::Run,
-            Policy::RefusedToFirst(_) => {
-                if !LEAVES_A_SIGN.contains(&call.name) {
-                    self.descendants.is_unfit(pid, call.name);
-                }
-                Decision::Run
-            }
-            Policy::Watched(watch) | Policy::FreeWhen(_, watch) => {
-                self.watch_descendant(watch, pid, &stopped)?
-            }
-        };
-        Ok((call.name, decision))
-    }
-
-    fn watch_descendant(&mut self, watch: Watch, pid: i32, call: &Stopped) -> Result<Decision> {
-        let shares_memory = self.descendants.shares_memory(pid);
-        self.before_processors(watch);
-        self.members.about_to_change(pid, call.tid, watch);
-        match watch {
-            Watch::Open => return self.before_open(call),
-            Watch::Write => return self.before_write(call),
-            Watch::Change => return self.before_change(call),
-            Watch::Clone => return self.before_clone(call),
-            Watch::Exec => return Ok(self.before_exec(call)),
-            Watch::Kill => self.before_kill(call),
-            Watch::Advise => return Ok(self.before_advise(call)),
-            Watch::Remap => return self.before_remap(call),
-            Watch::Wait => self.before_wait(call),
-            Watch::Timers => self.before_timer(call),
-            Watch::Map => return self.before_descendant_maps(call, shares_memory),
-            // It would stay in the program's memory.
-            Watch::Segments if shares_memory && call.name == "shmat" => return Ok(not_there(libc::ENOMEM)),
-            Watch::Segments => return self.before_segments(call),
-            Watch::Ipc => return Ok(self.before_ipc(call)),
-            Watch::Inotify if shares_memory => {}
-            Watch::Inotify => return self.before_inotify(call),
-            Watch::Control => return Ok(self.before_descendant_controls(pid, call)),
-            Watch::RealStreams => return self.before_outside(call),
-            Watch::SocketQuery => return Ok(self.before_socket_query(call)),
-            Watch::Pidfd => return Ok(self.before_pidfd(call)),
-            Watch::Sync => return Ok(self.before_sync(call)),
-            Watch::Send => return Ok(self.before_send(call)),
-            Watch::Socket => return Ok(self.before_socket_change(call)),
-            Watch::Nothing => return Ok(Decision::Done(0)),
-            _ => {}
-        }
-        Ok(Decision::Run)
     }
 
     /// What it maps shared becomes an object, as where the program does. Huge pages are waited for.
-    fn before_descendant_maps(&mut self, call: &Stopped, shares_memory: bool) -> Result<Decision> {
+    pub(super) fn before_descendant_maps(&mut self, call: &Stopped, shares_memory: bool) -> Result<Decision> {
         let flags = call.int(3);
         let is_special = flags & (libc::MAP_HUGETLB | libc::MAP_GROWSDOWN) != 0;
         let is_shared = [libc::MAP_SHARED, libc::MAP_SHARED_VALIDATE].contains(&(flags & libc::MAP_TYPE));
@@ -142,7 +79,7 @@ impl Program {
     }
 
     /// Options that a look would not find keep the descendant from being captured.
-    fn before_descendant_controls(&mut self, pid: i32, call: &Stopped) -> Decision {
+    pub(super) fn before_descendant_controls(&mut self, pid: i32, call: &Stopped) -> Decision {
         /// ioctl_tty(2): of terminals, but those that type, log, or load code.
         const TERMINAL: std::ops::RangeInclusive<u64> = 0x5401..=0x545f;
         const NOT_THESE: [u64; 4] = [libc::TIOCSTI, libc::TIOCCONS, 0x541c, libc::TIOCSETD];
@@ -167,7 +104,7 @@ impl Program {
                     format!("ioctl {request:#x} is not known, so what it changes cannot be rolled back"),
                 )
             }
-            "prctl" if call.int(0) == libc::PR_SET_DUMPABLE => self.before_control(call),
+            "prctl" if call.int(0) == libc::PR_SET_DUMPABLE => self.before_prctl(call),
             _ => {
                 if !is_seen(call) {
                     self.descendants.is_unfit(pid, call.name);
@@ -224,7 +161,7 @@ fn is_seen(call: &Stopped) -> bool {
 
 /// A filter that only takes more calls away, seccomp(2): what it lets pass is watched as before. One that asks
 /// another process could let calls pass unseen.
-fn is_plain_filter(call: &Stopped) -> bool {
+pub(super) fn is_plain_filter(call: &Stopped) -> bool {
     const NEW_LISTENER: u64 = 1 << 3;
     call.name == "seccomp"
         && (call.arguments[0] & 0xffff_ffff == u64::from(libc::SECCOMP_SET_MODE_STRICT)

@@ -122,6 +122,7 @@ mod tests {
         };
         Stopped {
             tid: 1,
+            by: crate::calls::Caller::First,
             name,
             arguments,
             made,

@@ -23,6 +23,7 @@ mod terminals;
 mod watches;
 mod within;
 
+use self::descendants::is_plain_filter;
 use crate::error::{Error, Result};
 use crate::program::{Program, Thread, Until};
 use crate::syscalls::{self, Policy, Watch};
@@ -101,9 +102,22 @@ const fn not_there(errno: i32) -> Decision {
     }
 }
 
+/// The process that makes a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Caller {
+    /// The program's first.
+    First,
+    Descendant {
+        pid: i32,
+        /// The memory is the program's: vfork(2).
+        shares_memory: bool,
+    },
+}
+
 /// A stopped call and its arguments.
 struct Stopped {
     tid: Tid,
+    by: Caller,
     name: &'static str,
     arguments: [u64; 6],
     made: WatchedCall,
@@ -113,6 +127,17 @@ impl Stopped {
     /// The argument as the kernel takes an int.
     fn int(&self, index: usize) -> i32 {
         self.arguments[index] as i32
+    }
+
+    /// Whether a descendant makes it whose memory is the program's.
+    fn shares_memory(&self) -> bool {
+        matches!(
+            self.by,
+            Caller::Descendant {
+                shares_memory: true,
+                ..
+            }
+        )
     }
 }
 
@@ -126,13 +151,7 @@ impl Program {
         let call = trace::watched_call(tid).map_err(gone)?;
         self.look_through(tid)?;
         self.is_about_to_call(tid, &call);
-        let (name, decision) = match u64::from(call.message) {
-            seccomp::FOREIGN => {
-                let why = "32-bit system calls of a 64-bit program are not captured; use the 64-bit ones";
-                ("int 0x80", fail(libc::ENOSYS, why))
-            }
-            _ => self.decide(tid, &call)?,
-        };
+        let (name, decision) = self.decide(tid, Caller::First, &call)?;
         self.carry_out(tid, &call, name, decision).map_err(gone)
     }
 
@@ -171,7 +190,11 @@ impl Program {
         Ok(())
     }
 
-    fn decide(&mut self, tid: Tid, made: &WatchedCall) -> Result<(&'static str, Decision)> {
+    fn decide(&mut self, tid: Tid, by: Caller, made: &WatchedCall) -> Result<(&'static str, Decision)> {
+        if u64::from(made.message) == seccomp::FOREIGN {
+            let why = "32-bit system calls of a 64-bit program are not captured; use the 64-bit ones";
+            return Ok(("int 0x80", fail(libc::ENOSYS, why)));
+        }
         let Some(call) = syscalls::call(made.number as i64) else {
             let why = format!(
                 "system call {} is not known to this version; the program may go on without it",
@@ -181,20 +204,32 @@ impl Program {
         };
         let stopped = Stopped {
             tid,
+            by,
             name: call.name,
             arguments: made.arguments,
             made: *made,
         };
-        let decision = match call.policy {
-            Policy::Free => Decision::Run,
-            Policy::Refused(refusal) | Policy::RefusedToFirst(refusal) => refuse(refusal),
-            Policy::Watched(watch) | Policy::FreeWhen(_, watch) => self.watch(watch, &stopped)?,
+        let decision = match (call.policy, by) {
+            (Policy::Free, _) => Decision::Run,
+            (Policy::Refused(_), Caller::Descendant { .. }) if is_plain_filter(&stopped) => Decision::Run,
+            (Policy::RefusedToFirst(_), Caller::Descendant { pid, .. }) => {
+                self.is_unfit_for(pid, &stopped);
+                Decision::Run
+            }
+            (Policy::Refused(refusal) | Policy::RefusedToFirst(refusal), _) => refuse(refusal),
+            (Policy::Watched(watch) | Policy::FreeWhen(_, watch), _) => self.watch(watch, &stopped)?,
         };
         Ok((call.name, decision))
     }
 
     fn watch(&mut self, watch: Watch, call: &Stopped) -> Result<Decision> {
         self.before_processors(watch);
+        if let Caller::Descendant { pid, .. } = call.by {
+            self.members.about_to_change(pid, call.tid, watch);
+            if watch.changes_the_first_alone() {
+                return Ok(Decision::Run);
+            }
+        }
         match watch {
             Watch::Processors => {}
             Watch::Actions => self.stale.actions = true,
@@ -215,10 +250,18 @@ impl Program {
             Watch::Write => return self.before_write(call),
             Watch::Change => return self.before_change(call),
             Watch::Advise => return Ok(self.before_advise(call)),
-            Watch::Map => return self.before_map(call),
+            Watch::Map => match call.by {
+                Caller::First => return self.before_map(call),
+                Caller::Descendant { shares_memory, .. } => {
+                    return self.before_descendant_maps(call, shares_memory);
+                }
+            },
             Watch::Clone => return self.before_clone(call),
             Watch::Exec => return Ok(self.before_exec(call)),
-            Watch::Control => return Ok(self.before_control(call)),
+            Watch::Control => match call.by {
+                Caller::First => return Ok(self.before_control(call)),
+                Caller::Descendant { pid, .. } => return Ok(self.before_descendant_controls(pid, call)),
+            },
             Watch::Pair => return self.before_socketpair(call),
             Watch::Send => return Ok(self.before_send(call)),
             Watch::Socket => return Ok(self.before_socket_change(call)),
@@ -227,8 +270,13 @@ impl Program {
             Watch::SocketQuery => return Ok(self.before_socket_query(call)),
             Watch::Pidfd => return Ok(self.before_pidfd(call)),
             Watch::Identity => return Ok(self.before_identity(call)),
+            // It would stay in the program's memory.
+            Watch::Segments if call.shares_memory() && call.name == "shmat" => {
+                return Ok(not_there(libc::ENOMEM));
+            }
             Watch::Segments => return self.before_segments(call),
             Watch::Ipc => return Ok(self.before_ipc(call)),
+            Watch::Inotify if call.shares_memory() => {}
             Watch::Inotify => return self.before_inotify(call),
             Watch::Nothing => return Ok(Decision::Done(0)),
         }
@@ -394,27 +442,7 @@ impl Program {
                 self.descriptors.give(0);
                 Decision::Run
             }
-            "prctl" => match call.int(0) {
-                libc::PR_SET_NAME | libc::PR_SET_PDEATHSIG | libc::PR_SET_TIMERSLACK => {
-                    self.renew_thread(call.tid);
-                    Decision::Run
-                }
-                // What must not be dumped cannot be looked at by a tracer without privilege, after a resume.
-                libc::PR_SET_DUMPABLE if call.arguments[1] == 0 && !rustix::process::getuid().is_root() => {
-                    do_without(
-                        libc::EINVAL,
-                        "a program that may not be looked at (PR_SET_DUMPABLE) is captured for root only; the program can go on without it",
-                    )
-                }
-                libc::PR_SET_CHILD_SUBREAPER | libc::PR_SET_THP_DISABLE | libc::PR_SET_DUMPABLE => {
-                    self.stale.options = true;
-                    Decision::Run
-                }
-                option => do_without(
-                    libc::EINVAL,
-                    format!("prctl option {option} is not captured; the program can go on without it"),
-                ),
-            },
+            "prctl" => self.before_prctl(call),
             "arch_prctl" => match call.int(0) {
                 0x1001..=0x1004 => Decision::Run, // segment bases are registers
                 0x1023 | 0x1025 => do_without(
@@ -426,6 +454,30 @@ impl Program {
             _ => do_without(
                 libc::EINVAL,
                 "this option is not captured; the program can go on without it",
+            ),
+        }
+    }
+
+    fn before_prctl(&mut self, call: &Stopped) -> Decision {
+        match call.int(0) {
+            libc::PR_SET_NAME | libc::PR_SET_PDEATHSIG | libc::PR_SET_TIMERSLACK => {
+                self.renew_thread(call.tid);
+                Decision::Run
+            }
+            // What must not be dumped cannot be looked at by a tracer without privilege, after a resume.
+            libc::PR_SET_DUMPABLE if call.arguments[1] == 0 && !rustix::process::getuid().is_root() => {
+                do_without(
+                    libc::EINVAL,
+                    "a program that may not be looked at (PR_SET_DUMPABLE) is captured for root only; the program can go on without it",
+                )
+            }
+            libc::PR_SET_CHILD_SUBREAPER | libc::PR_SET_THP_DISABLE | libc::PR_SET_DUMPABLE => {
+                self.stale.options = true;
+                Decision::Run
+            }
+            option => do_without(
+                libc::EINVAL,
+                format!("prctl option {option} is not captured; the program can go on without it"),
             ),
         }
     }
