@@ -1,8 +1,8 @@
 //! The command line: every subcommand, option and example.
 
 use crate::lab::Lab;
-use crate::values::{self, at, control_key, every, keep, level, rate, share, signal, until};
-use clap::builder::RangedU64ValueParser;
+use crate::values::{self, at, control_key, every, instant, keep, level, rate, share, signal, until};
+use clap::builder::{ArgPredicate, RangedU64ValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -168,9 +168,9 @@ pub(crate) struct Prove {
     /// Draw the instants of an earlier proof again
     #[arg(long, value_name = "S")]
     pub(crate) seed: Option<u64>,
-    /// Time from one checkpoint to the next, such as 16ms, 1s, 500us
-    #[arg(long, value_name = "TIME", default_value = "16ms", value_parser = interval)]
-    pub(crate) every: Duration,
+    /// Time from one checkpoint to the next, such as 16ms, 1s, 500us; or auto: the pace that run chooses
+    #[arg(long, value_name = "TIME", default_value = "16ms", value_parser = every)]
+    pub(crate) every: values::Every,
     /// What a checkpoint survives: the machine's death (disk, dax) or the program's only (memory)
     #[arg(long, value_enum, default_value_t = DurabilityArgument::Disk)]
     pub(crate) durability: DurabilityArgument,
@@ -332,18 +332,22 @@ pub(crate) struct PaceArguments {
     /// Time from one checkpoint to the next, such as 16ms, 1s, 500us; or auto: as often as the limits allow
     #[arg(long, value_name = "TIME", default_value = "auto", value_parser = every, allow_hyphen_values = true)]
     pub(crate) every: values::Every,
-    /// With --every auto: the most that checkpoints may take of the program's time
-    #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = share)]
-    pub(crate) slowdown: f64,
-    /// With --every auto: the most that is written to a disk, averaged over a few minutes
-    #[arg(long, value_name = "RATE", default_value = "4MB/s", value_parser = rate)]
-    pub(crate) write_rate: f64,
+    /// With --every auto: the most that checkpoints may take of the program's time [default: 3%]
+    #[arg(long, value_name = "PERCENT", value_parser = share)]
+    pub(crate) slowdown: Option<f64>,
+    /// With --every auto: the most that is written to a disk, averaged over a few minutes [default: 4MB/s]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub(crate) write_rate: Option<f64>,
     /// With --every auto: the most work that is to be lost with a kill; more where the other limits leave no choice
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = interval)]
-    pub(crate) lose_at_most: Duration,
+    /// [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    pub(crate) lose_at_most: Option<Duration>,
     /// What SIGTERM and SIGHUP from outside do: suspend the program, so that a resume goes on, or reach it
     #[arg(long, value_enum, default_value_t = OnTermArgument::Suspend)]
     pub(crate) on_term: OnTermArgument,
+    /// What ^C and a SIGINT from outside do: reach the program, or suspend it, so that a resume goes on
+    #[arg(long, value_enum, default_value_t = OnTermArgument::Forward)]
+    pub(crate) on_interrupt: OnTermArgument,
     /// Keep copies of N older checkpoints as well, at most one in each EVERY [default: 10min]; resume --at goes back
     #[arg(long, value_name = "N[@EVERY]", value_parser = keep)]
     pub(crate) keep: Option<Keep>,
@@ -368,7 +372,9 @@ pub(crate) struct PaceArguments {
 }
 
 impl PaceArguments {
-    pub(crate) fn pace(&self) -> Pace {
+    /// # Errors
+    /// When limits are given that a fixed pace would not follow.
+    pub(crate) fn pace(&self) -> Result<Pace, String> {
         let on_full = match self.on_full {
             OnFullArgument::Stop => OnFull::Stop,
             OnFullArgument::Continue => OnFull::Continue,
@@ -377,23 +383,35 @@ impl PaceArguments {
             OnUncapturableArgument::Stop => OnUncapturable::Stop,
             OnUncapturableArgument::Warn => OnUncapturable::Warn,
         };
-        let limits = Limits {
-            slowdown: self.slowdown,
-            bytes_per_s: self.write_rate,
-            lose_at_most: self.lose_at_most,
-        };
-        Pace {
-            every: match self.every {
-                values::Every::Auto => Every::Auto(limits),
-                values::Every::Fixed(every) => Every::Fixed(every),
-            },
+        Ok(Pace {
+            every: self.chosen()?,
             on_full,
             on_uncapturable,
-            on_term: match self.on_term {
-                OnTermArgument::Suspend => OnTerm::Suspend,
-                OnTermArgument::Forward => OnTerm::Forward,
-            },
+            on_term: self.on_term.choice(),
+            on_interrupt: self.on_interrupt.choice(),
             keep: self.keep,
+        })
+    }
+
+    fn chosen(&self) -> Result<Every, String> {
+        let usual = Limits::default();
+        let given = [
+            ("--slowdown", self.slowdown.is_some()),
+            ("--write-rate", self.write_rate.is_some()),
+            ("--lose-at-most", self.lose_at_most.is_some()),
+        ];
+        let given = given.into_iter().find(|(_, is_given)| *is_given);
+        match (self.every, given) {
+            (values::Every::Auto, _) => Ok(Every::Auto(Limits {
+                slowdown: self.slowdown.unwrap_or(usual.slowdown),
+                bytes_per_s: self.write_rate.unwrap_or(usual.bytes_per_s),
+                lose_at_most: self.lose_at_most.unwrap_or(usual.lose_at_most),
+            })),
+            (values::Every::Fixed(every), None) => Ok(Every::Fixed(every)),
+            (values::Every::Fixed(every), Some((limit, _))) => Err(format!(
+                "{limit} is a limit for a pace that is chosen, and --every {} fixes it: leave one of them out",
+                humantime::format_duration(every).to_string().replace(' ', "")
+            )),
         }
     }
 }
@@ -513,14 +531,14 @@ pub(crate) struct ProgramsArguments {
     /// Only these; all that are installed if none is named
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
-    /// How they are checkpointed
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Mode::Default, Mode::Disk, Mode::Memory])]
+    /// How they are checkpointed; with --kills at the default pace unless one is named
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Mode::Default, Mode::Disk, Mode::Memory], default_value_if("kills", ArgPredicate::IsPresent, "default"))]
     pub(crate) mode: Vec<Mode>,
     /// Runs of each; medians are shown
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) repeat: u16,
     /// Prove that they survive that many kills, instead of measuring them
-    #[arg(long, value_name = "N", conflicts_with_all = ["mode", "repeat", "json"])]
+    #[arg(long, value_name = "N", conflicts_with = "repeat")]
     pub(crate) kills: Option<u32>,
     /// One JSON document on standard output
     #[arg(long)]
@@ -631,6 +649,15 @@ pub(crate) enum OnTermArgument {
     Suspend,
     /// Pass the signal on to the program
     Forward,
+}
+
+impl OnTermArgument {
+    fn choice(self) -> OnTerm {
+        match self {
+            OnTermArgument::Suspend => OnTerm::Suspend,
+            OnTermArgument::Forward => OnTerm::Forward,
+        }
+    }
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]

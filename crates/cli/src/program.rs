@@ -19,6 +19,7 @@ pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
     if arguments.explain {
         return crate::explain::print(arguments.json);
     }
+    let pace = arguments.pace.pace()?;
     begin_with_rights()?;
     redirect_messages(&arguments.pace)?;
     let command = Command::find(&arguments.program).map_err(|error| error.to_string())?;
@@ -47,7 +48,7 @@ pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
             network: arguments.network.into(),
             cpu_floor: arguments.cpu_floor,
         },
-        arguments.pace.pace(),
+        pace,
     );
     if chosen && summary.is_err() {
         let _ = std::fs::remove_dir(&state); // only when nothing was put there
@@ -56,6 +57,7 @@ pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
 }
 
 pub(crate) fn resume(arguments: Resume) -> Result<ExitCode, String> {
+    let pace = arguments.pace.pace()?;
     begin_with_rights()?;
     redirect_messages(&arguments.pace)?;
     if arguments.pace.detach
@@ -63,7 +65,7 @@ pub(crate) fn resume(arguments: Resume) -> Result<ExitCode, String> {
     {
         return Ok(code);
     }
-    let summary = run::resume(&arguments.state, arguments.at, arguments.pace.pace())?;
+    let summary = run::resume(&arguments.state, arguments.at, pace)?;
     finish(&summary, &arguments.pace, &arguments.state)
 }
 

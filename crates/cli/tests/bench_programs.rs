@@ -40,6 +40,39 @@ fn a_program_is_measured_beside_itself() {
 }
 
 #[test]
+fn a_program_is_proved_and_the_proof_is_json() {
+    let output = programs(&[
+        "--only",
+        "perl",
+        "--kills",
+        "1",
+        "--mode",
+        "default,16ms-memory",
+        "--json",
+    ]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("perl is not installed") {
+        return eprintln!("SKIPPED a_program_is_proved_and_the_proof_is_json: no perl here");
+    }
+    assert!(output.status.success(), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (index, mode) in ["default", "16ms-memory"].into_iter().enumerate() {
+        let proof = &report["proofs"][index];
+        assert_eq!(
+            (proof["program"].as_str(), proof["mode"].as_str()),
+            (Some("perl"), Some(mode))
+        );
+        assert_eq!(proof["identical"], true, "{proof}");
+        assert_eq!(proof["found"]["kills"], 1, "{proof}");
+        assert!(proof["found"]["seed"].is_u64(), "{proof}");
+    }
+    assert!(
+        report["machine"].is_object() || report["machine"].is_string(),
+        "{report}"
+    );
+}
+
+#[test]
 fn an_unknown_program_is_refused_with_those_there_are() {
     let output = programs(&["--only", "emacs"]);
     let said = String::from_utf8_lossy(&output.stderr);

@@ -78,6 +78,23 @@ fn a_program_that_survives() {
     assert!(names(scratch.path()).is_empty(), "something was left");
 }
 
+/// At the pace that run chooses by itself: a run of some seconds, for some checkpoints.
+#[test]
+fn a_program_that_survives_at_the_default_pace() {
+    let scratch = tempfile::tempdir().unwrap();
+    let words = [
+        "--kills", "2", "--every", "auto", "--json", "--", "bash", "-c", COUNTING, "bash", "60",
+    ];
+    let (code, stdout, stderr) = prove(scratch.path(), &words);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    let said = json(&stdout);
+    assert_eq!(
+        (&said["identical"], &said["kills"]),
+        (&true.into(), &2.into()),
+        "{said}"
+    );
+}
+
 #[test]
 fn programs_that_do_not() {
     if Command::new("strace").arg("-V").output().is_err() {

@@ -109,6 +109,10 @@ pub struct Controller {
     spare_s: f64,
     spare_bytes: f64,
     spare_at: Duration,
+    /// Seconds of the program's time that checkpoints took.
+    spent_s: f64,
+    /// What was told: about losses, about time.
+    told: [bool; 2],
 }
 
 impl Controller {
@@ -123,6 +127,8 @@ impl Controller {
             spare_s: 0.0,
             spare_bytes: 0.0,
             spare_at: now,
+            spent_s: 0.0,
+            told: [false; 2],
         }
     }
 
@@ -226,6 +232,7 @@ impl Controller {
             self.spare_at = now;
         }
         self.checkpoints += 1;
+        self.spent_s += cost.program.as_secs_f64();
         if self.checkpoints == 1 {
             return;
         }
@@ -239,43 +246,87 @@ impl Controller {
         });
     }
 
-    /// What cannot be kept, if anything: to be told once.
-    #[must_use]
-    pub fn complaint(&self) -> Option<String> {
+    /// A limit that cannot be kept, or a disk that cannot follow; each is told once. `spent` is what this session came to.
+    pub fn complaint(&mut self, spent: &Chosen) -> Option<String> {
+        let found = [self.about_losses(), self.about_time(spent)];
+        let mut news = found.into_iter().zip(&mut self.told).filter(|(_, told)| !**told);
+        news.find_map(|(why, told)| {
+            *told = why.is_some();
+            why
+        })
+    }
+
+    /// Why more can be lost than the user wants.
+    fn about_losses(&self) -> Option<String> {
         const SLOW: Duration = Duration::from_millis(500);
         const ENOUGH: u64 = 6;
         let cost = self.expected.filter(|_| self.checkpoints >= ENOUGH)?;
-        let (interval, why) = self.interval();
-        let asked = match self.every {
-            Every::Fixed(every) => every,
-            Every::Auto(limits) => limits.lose_at_most,
+        let disk = format!(
+            "the disk cannot follow: a checkpoint takes {} to be written; so much can be lost",
+            shown(cost.took)
+        );
+        let limits = match self.every {
+            Every::Fixed(every) => return (cost.took > every.max(SLOW)).then_some(disk),
+            Every::Auto(limits) => limits,
         };
-        if cost.took > asked && cost.took > SLOW {
-            return Some(format!(
-                "the disk cannot follow: a checkpoint takes {} to be written; so much can be lost",
-                seconds(cost.took)
-            ));
+        let (interval, why) = self.interval();
+        if interval <= limits.lose_at_most {
+            return None;
         }
-        match self.every {
-            Every::Auto(limits) if interval > limits.lose_at_most => {
-                let option = if why == Why::WriteRate {
-                    "--write-rate"
-                } else {
-                    "--slowdown"
-                };
-                Some(format!(
-                    "checkpoints come every {} only, because of {option}: so much can be lost, more than --lose-at-most {}",
-                    seconds(interval),
-                    seconds(limits.lose_at_most)
-                ))
-            }
-            _ => None,
-        }
+        let (most, interval) = (shown(limits.lose_at_most), shown(interval));
+        let because = |option: &str| {
+            format!(
+                "checkpoints come every {interval} only, because of {option}: so much can be lost, more than --lose-at-most {most}"
+            )
+        };
+        Some(match why {
+            Why::Medium => format!("{disk}, more than --lose-at-most {most}"),
+            Why::Shortest => format!(
+                "checkpoints come every {interval}, and no sooner while limits choose: so much can be lost, more than --lose-at-most {most}; --every {most} is as often as that"
+            ),
+            Why::WriteRate => because("--write-rate"),
+            Why::Slowdown | Why::Fixed => because("--slowdown"),
+        })
+    }
+
+    /// Why the program is slower than the user wants: the calls that are watched take their time whatever the pace.
+    fn about_time(&self, spent: &Chosen) -> Option<String> {
+        const ENOUGH_S: f64 = 10.0;
+        const CLEARLY: f64 = 1.25;
+        let Every::Auto(limits) = self.every else {
+            return None;
+        };
+        let is_more = spent.run_s >= ENOUGH_S && spent.slowdown() > limits.slowdown * CLEARLY;
+        let calls = (spent.ours_s - self.spent_s).max(0.0) / spent.run_s;
+        is_more.then(|| {
+            format!(
+                "twinpage takes {} of the program's time, more than --slowdown {}: {} for checkpoints, and {} for its calls that change files and the like, which no pace makes fewer",
+                percent(spent.slowdown()),
+                percent(limits.slowdown),
+                percent((spent.slowdown() - calls).max(0.0)),
+                percent(calls)
+            )
+        })
     }
 }
 
-fn seconds(time: Duration) -> String {
-    format!("{:.1}s", time.as_secs_f64())
+/// As people say it, and as options are given: `16ms`, `0.3ms`, `12.5s`.
+fn shown(time: Duration) -> String {
+    let ms = time.as_secs_f64() * 1e3;
+    match ms {
+        ..1.0 => format!("{ms:.1}ms"),
+        ..1000.0 => format!("{ms:.0}ms"),
+        _ => format!("{:.1}s", ms / 1e3),
+    }
+}
+
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent < 10.0 {
+        format!("{}%", (percent * 100.0).round() / 100.0)
+    } else {
+        format!("{percent:.0}%")
+    }
 }
 
 /// The pace of a program, for people and scripts.
@@ -325,6 +376,8 @@ mod tests {
         bytes_per_s: f64,
         /// It prints this often.
         prints: Option<Duration>,
+        /// The share of its time in calls that are watched.
+        watched: f64,
     }
 
     #[derive(Debug, Default)]
@@ -394,7 +447,14 @@ mod tests {
             outcome.worst_minute = outcome.worst_minute.max(minute.map(|(_, bytes)| bytes).sum());
         }
         outcome.slowdown = ours.as_secs_f64() / run.as_secs_f64();
-        outcome.complaint = controller.complaint();
+        let run_s = run.as_secs_f64();
+        let spent = Chosen {
+            run_s,
+            ours_s: ours.as_secs_f64() + program.watched * run_s,
+            ..Chosen::default()
+        };
+        outcome.complaint = controller.complaint(&spent);
+        assert_eq!(controller.complaint(&spent), None, "it is told once");
         outcome
     }
 
@@ -403,11 +463,13 @@ mod tests {
         heap: 40e3,
         bytes_per_s: 1e6,
         prints: None,
+        watched: 0.0,
     };
     const LARGE: Program = Program {
         heap: 200e6,
         bytes_per_s: 2e9,
         prints: None,
+        watched: 0.0,
     };
 
     fn minutes(n: u64) -> Duration {
@@ -459,6 +521,7 @@ mod tests {
                         heap,
                         bytes_per_s,
                         prints,
+                        ..SMALL
                     };
                     let found = simulate(Every::default(), program, FAST, minutes(10));
                     let share = 0.0315; // a checkpoint more than the run pays for
@@ -534,6 +597,83 @@ mod tests {
         assert_eq!(simulate(fixed, SMALL, slow, minutes(1)).complaint, None);
         let found = simulate(Every::Fixed(SHORTEST), SMALL, FAST, minutes(1));
         assert!(found.checkpoints > 2900, "{found:?}");
+    }
+
+    fn lose_at_most(lose_at_most: Duration) -> Every {
+        Every::Auto(Limits {
+            lose_at_most,
+            ..Limits::default()
+        })
+    }
+
+    /// A limit below what there is, and a medium that is slower than the limit: each is named, with figures.
+    #[test]
+    fn a_limit_that_cannot_be_kept_is_told_with_its_cause() {
+        let complaint = |ms, program, disk| {
+            let every = lose_at_most(Duration::from_millis(ms));
+            simulate(every, program, disk, minutes(1))
+                .complaint
+                .unwrap_or_default()
+        };
+        let told = complaint(10, SMALL, FAST);
+        assert!(
+            told.contains("every 16ms")
+                && told.contains("--lose-at-most 10ms")
+                && !told.contains("--slowdown"),
+            "{told}"
+        );
+        let slow = 160e3;
+        let told = complaint(100, SMALL, slow);
+        assert!(told.contains("disk cannot follow"), "{told}");
+        assert!(
+            told.contains("--lose-at-most 100ms") && !told.contains("--slowdown"),
+            "{told}"
+        );
+        assert_eq!(complaint(10_000, SMALL, slow), "", "ten seconds are enough");
+        // A checkpoint of a large program costs more of its time.
+        let often = Every::Auto(Limits {
+            bytes_per_s: f64::INFINITY,
+            lose_at_most: Duration::from_millis(500),
+            ..Limits::default()
+        });
+        let told = simulate(often, LARGE, FAST, minutes(1))
+            .complaint
+            .unwrap_or_default();
+        assert!(
+            told.contains("because of --slowdown") && told.contains("--lose-at-most 500ms"),
+            "{told}"
+        );
+    }
+
+    /// What watched calls take counts, too.
+    #[test]
+    fn a_program_that_is_slower_than_allowed_is_told_of() {
+        let calls = Program {
+            watched: 0.6,
+            ..SMALL
+        };
+        let told = simulate(Every::default(), calls, FAST, minutes(1)).complaint;
+        let told = told.unwrap_or_default();
+        assert!(
+            told.contains("--slowdown 3%") && told.contains("60% for its calls"),
+            "{told}"
+        );
+        let few = Program {
+            watched: 0.001,
+            ..SMALL
+        };
+        assert_eq!(simulate(Every::default(), few, FAST, minutes(1)).complaint, None);
+        let fixed = Every::Fixed(SHORTEST);
+        assert_eq!(
+            simulate(fixed, calls, FAST, minutes(1)).complaint,
+            None,
+            "no limit was given"
+        );
+        assert_eq!(
+            simulate(Every::default(), calls, FAST, SHORTEST * 100).complaint,
+            None,
+            "too short to tell"
+        );
     }
 
     #[test]

@@ -177,7 +177,7 @@ fn start_helpers() -> Result<()> {
 }
 
 fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> Result<Summary> {
-    pace.on_term.prepare();
+    pace.prepare_signals();
     start_helpers()?;
     let streams = Stdio::run(stdio::RealStreams::current()?, stream_options(directory))?;
     let setting = Setting::new(directory, streams, 0, directory.cpu_floor())?;
@@ -221,7 +221,7 @@ fn go_on(
     pace: Pace,
     started: SystemTime,
 ) -> Result<Summary> {
-    pace.on_term.prepare();
+    pace.prepare_signals();
     start_helpers()?;
     let held = inspect::decode_streams(context)?;
     let (context, apart) = restore::tables::side_by_side(context);

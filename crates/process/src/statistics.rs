@@ -392,15 +392,20 @@ impl Ledger {
         }
     }
 
+    /// The pace of this session, and what it came to.
+    #[must_use]
+    pub fn spent(&self) -> Chosen {
+        Chosen {
+            run_s: self.began.elapsed().as_secs_f64(),
+            ..self.pace
+        }
+    }
+
     /// This session's, for people and scripts.
     #[must_use]
     pub fn summary(&self, ended: Option<Ending>) -> Summary {
-        let pace = Chosen {
-            run_s: self.began.elapsed().as_secs_f64(),
-            ..self.pace
-        };
         Summary {
-            pace,
+            pace: self.spent(),
             waits: self.waits[0].clone(),
             ..self.session.summary(ended)
         }

@@ -87,6 +87,20 @@ pub fn is_from_outside(info: &SignalInfo) -> bool {
     info.sender() == Some(0)
 }
 
+/// Whether the signal asks twinpage to suspend the program, and is not the program's: one from outside, or `^C` at its
+/// terminal.
+#[must_use]
+pub fn asks_to_suspend(info: &SignalInfo) -> bool {
+    user_signals::suspends(info.signal()) && (is_from_outside(info) || is_interrupt(info))
+}
+
+/// Whether a terminal made it of `^C`.
+#[must_use]
+pub fn is_interrupt(info: &SignalInfo) -> bool {
+    const BY_THE_KERNEL: i32 = 0x80; // SI_KERNEL
+    info.signal() == libc::SIGINT && info.code() == BY_THE_KERNEL
+}
+
 /// Whether twinpage passed the signal on: it is process 1 of the program's namespaces.
 #[must_use]
 pub fn is_passed_on(info: &SignalInfo) -> bool {
@@ -192,7 +206,7 @@ pub fn steady(process: &Process, tid: Tid) -> Result<ThreadState> {
 pub fn pending(tids: impl IntoIterator<Item = Tid>) -> Result<Vec<Pending>> {
     let look = |source| Error::target("cannot read waiting signals", source);
     // One that asks twinpage to suspend the program is not the program's: it would suspend a resume again.
-    let is_own = |info: &SignalInfo| !(user_signals::suspends(info.signal()) && is_from_outside(info));
+    let is_own = |info: &SignalInfo| !asks_to_suspend(info);
     let keep = |tid: Tid, infos: Vec<SignalInfo>| {
         let own = infos.into_iter().filter(is_own);
         own.map(move |info| Pending { tid, info })

@@ -8,6 +8,7 @@
 use super::own_program;
 use crate::args::{Mode, ProgramsArguments};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher};
@@ -59,6 +60,15 @@ impl Mode {
             Mode::Disk => &["--every", "16ms", "--durability", "disk"],
             Mode::Memory => &["--every", "16ms", "--durability", "memory"],
         }
+    }
+
+    /// The same of `twinpage prove`, which has a pace of its own unless one is named.
+    fn of_proof(self) -> impl Iterator<Item = &'static str> {
+        let pace: &[_] = match self {
+            Mode::Default => &["--every", "auto"],
+            Mode::Disk | Mode::Memory => &[],
+        };
+        pace.iter().chain(self.options()).copied()
     }
 }
 
@@ -127,7 +137,7 @@ pub(crate) fn bench(arguments: &ProgramsArguments) -> Result<ExitCode, String> {
     let programs = chosen(&arguments.only)?;
     let scratch = tempfile::Builder::new().prefix("twinpage-programs-").tempdir();
     let scratch = scratch.map_err(|error| format!("cannot make a scratch directory: {error}"))?;
-    let (mut rows, mut left_out, mut proved) = (Vec::new(), Vec::new(), true);
+    let (mut rows, mut proofs, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for program in &programs {
         let place = Workspace::of(program, scratch.path())?;
         if !place.shell(&program.needs)?.status.success() {
@@ -140,14 +150,24 @@ pub(crate) fn bench(arguments: &ProgramsArguments) -> Result<ExitCode, String> {
         }
         place.prepare()?;
         match arguments.kills {
-            Some(kills) => proved &= place.prove(kills)?,
+            Some(kills) => {
+                for mode in &arguments.mode {
+                    proofs.push(place.prove(*mode, kills)?);
+                }
+            }
             None => rows.extend(place.measure(arguments)?),
         }
         place.remove()?;
     }
-    if arguments.kills.is_none() {
-        report(&rows, &left_out, arguments)?;
+    match arguments.kills {
+        None => report(&rows, &left_out, arguments)?,
+        Some(_) => report_proofs(&proofs, &left_out, arguments)?,
     }
+    if let Some(failed) = proofs.iter().find(|proof| proof.error.is_some()) {
+        let why = failed.error.as_deref().unwrap_or_default();
+        return Err(format!("{} could not be proved: {why}", failed.program));
+    }
+    let proved = proofs.iter().all(|proof| proof.identical == Some(true));
     let same = proved && rows.iter().all(|row| row.identical);
     Ok(if same {
         ExitCode::SUCCESS
@@ -344,18 +364,42 @@ impl<'a> Workspace<'a> {
         self.directory.join("stats.json")
     }
 
-    /// Whether `twinpage prove` finds every run identical; its report is printed.
-    fn prove(&self, kills: u32) -> Result<bool, String> {
-        println!("{}", self.program.name);
+    /// What `twinpage prove` finds of the program, killed so many times.
+    fn prove(&self, mode: Mode, kills: u32) -> Result<Proof, String> {
+        messages::tell(&format!("{}, {}", self.program.name, mode.name()));
+        let place = self.directory.join("prove"); // not among the inputs: words that name nothing here stay as they are
+        make(&place)?;
         let mut command = Command::new(own_program()?);
-        command
-            .args(["prove", "--kills", &kills.to_string(), "--"])
-            .args(self.words());
-        command.current_dir(self.inputs()).stdin(self.stdin()?);
-        let status = command.status();
-        let status = status.map_err(|error| format!("cannot start twinpage prove: {error}"))?;
-        Ok(status.success())
+        command.args(["prove", "--json", "--kills", &kills.to_string()]);
+        command.args(mode.of_proof());
+        command.arg("--").args(self.words());
+        command.current_dir(&place).stdin(self.stdin()?);
+        let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output();
+        let output = output.map_err(|error| format!("cannot start twinpage prove: {error}"))?;
+        let found: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.lines().last().unwrap_or("it said nothing").to_owned();
+        Ok(Proof {
+            program: self.program.name.clone(),
+            mode: mode.name(),
+            identical: found.as_ref().and_then(|found| found["identical"].as_bool()),
+            error: found.is_none().then_some(last),
+            found,
+        })
     }
+}
+
+/// What a proof of one program came to.
+#[derive(Serialize)]
+struct Proof {
+    program: String,
+    mode: &'static str,
+    /// Whether every run was as the one alone, where that could be told.
+    identical: Option<bool>,
+    /// Why it could not.
+    error: Option<String>,
+    /// The report of `twinpage prove --json`.
+    found: Option<Value>,
 }
 
 fn make(directory: &Path) -> Result<(), String> {
@@ -412,6 +456,67 @@ fn overall(rows: &[Row], mode: Mode) -> Option<Overall> {
         bytes_per_hour: middle(|row| row.bytes_per_hour),
         bytes_per_changed_byte: middle(|row| row.bytes_per_changed_byte),
     })
+}
+
+fn report_proofs(
+    proofs: &[Proof],
+    left_out: &[&String],
+    arguments: &ProgramsArguments,
+) -> Result<(), String> {
+    if arguments.json {
+        let document = serde_json::json!({ "machine": machine(), "proofs": proofs, "left_out": left_out });
+        println!("{document:#}");
+        return Ok(());
+    }
+    let mut shown = table([
+        "program",
+        "mode",
+        "same",
+        "kills",
+        "resumes",
+        "runs",
+        "checkpoints",
+        "alone s",
+        "seed",
+    ]);
+    for proof in proofs {
+        let found = |field: &str| {
+            let found = proof.found.as_ref().map(|found| found[field].to_string());
+            found.unwrap_or_default()
+        };
+        let alone_ms = proof
+            .found
+            .as_ref()
+            .and_then(|found| found["undisturbed_ms"].as_f64());
+        shown.add_row([
+            proof.program.clone(),
+            proof.mode.to_owned(),
+            match proof.identical {
+                Some(true) => "yes",
+                Some(false) => "NO",
+                None => "?",
+            }
+            .to_owned(),
+            found("kills"),
+            found("resumes"),
+            found("runs"),
+            found("epochs"),
+            alone_ms.map_or(String::new(), |ms| format!("{:.2}", ms / 1e3)),
+            found("seed"),
+        ]);
+    }
+    println!("{shown}");
+    for proof in proofs {
+        let difference = proof.found.as_ref().map(|found| &found["difference"]);
+        match (&proof.error, difference) {
+            (Some(why), _) => println!("{}, {}: {why}", proof.program, proof.mode),
+            (None, Some(difference)) if !difference.is_null() => {
+                println!("{}, {}: {difference}", proof.program, proof.mode);
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn report(rows: &[Row], left_out: &[&String], arguments: &ProgramsArguments) -> Result<(), String> {

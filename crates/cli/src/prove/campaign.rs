@@ -16,6 +16,7 @@ use super::scratch::{Killed, Scratch, Settings, describe, ending};
 use super::waiting;
 use crate::args::Prove;
 use crate::show;
+use crate::values::Every;
 use std::fs;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant, SystemTime};
@@ -81,7 +82,10 @@ impl<'a> Campaign<'a> {
             scratch,
             progress,
             settings: Settings {
-                every: format!("{}us", arguments.every.as_micros()),
+                every: match arguments.every {
+                    Every::Auto => "auto".into(),
+                    Every::Fixed(every) => format!("{}us", every.as_micros()),
+                },
                 durability: arguments.durability.name(),
             },
             kills: 0,

@@ -5,6 +5,7 @@
 //                   does nothing for ever
 //   sleepers busy   the same for two seconds, and then it ends
 //   sleepers lines  the same for as long as it lives
+//   sleepers answer as hear, while another thread writes to them
 //   sleepers hear   says "ready"; prints each line it reads; at "timer" it waits a second for a timer and says
 //                   "rang"; at the end of its input it says "end"
 #define _GNU_SOURCE
@@ -117,6 +118,11 @@ static void ring(int signal) {
     rang = signal;
 }
 
+static void *in_writes(void *unused) {
+    write_for(LONG_S * 1000L);
+    return unused;
+}
+
 static void hear(void) {
     struct sigaction action = {.sa_handler = ring};
     CHECK(!sigaction(SIGALRM, &action, NULL), "sigaction");
@@ -151,7 +157,11 @@ int main(int argc, char **argv) {
         write_for(2000);
     else if (!strcmp(argv[1], "lines"))
         write_for(LONG_S * 1000L);
-    else
+    else if (!strcmp(argv[1], "answer")) {
+        pthread_t writer;
+        CHECK(!pthread_create(&writer, NULL, in_writes, NULL), "a thread");
+        hear();
+    } else
         hear();
     return 0;
 }

@@ -5,10 +5,11 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::rest::written;
+use crate::rest::{epoch, written};
 use crate::support::process::{Victim, kill, twinpage};
 use crate::support::program::compile;
 use crate::support::state::{on_state, wait_until};
@@ -137,18 +138,26 @@ fn scattered_changes_are_written_by_lines() {
     }
 }
 
+/// Of a program that works meanwhile, and whose checkpoints come seldom: an answer brings the next one near.
 #[test]
 fn a_person_is_answered() {
     let Some(binary) = compile("sleepers.c", &["-pthread"]) else {
         return;
     };
     let scratch = tempfile::tempdir().expect("a scratch directory");
+    let state = scratch.path().join("state");
     let mut command = twinpage();
+    let limits = [
+        "--slowdown",
+        "1.5%",
+        "--write-rate",
+        "1GB/s",
+        "--lose-at-most",
+        "60min",
+    ];
+    command.arg("run").args(limits).arg("--state").arg(&state);
     command
-        .args(["run", "--lose-at-most", "60min", "--state"])
-        .arg(scratch.path().join("state"));
-    command
-        .args(["--", &binary, "hear"])
+        .args(["--", &binary, "answer"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     let mut child = command.spawn().expect("twinpage starts");
@@ -160,11 +169,87 @@ fn a_person_is_answered() {
         assert_eq!(String::from_utf8_lossy(&bytes), words);
     };
     heard("ready\n");
-    for round in 0..20 {
+    let every_ms = || {
+        let out = on_state(&["info", "--json"], &state);
+        let told: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+        (told["pace"]["run_s"].as_f64() > Some(6.0))
+            .then(|| told["pace"]["every_ms"].as_f64().expect("an interval"))
+    };
+    wait_until("the pace is known, and something was spared", || {
+        every_ms().is_some()
+    });
+    for round in 0..4 {
+        std::thread::sleep(Duration::from_secs(2)); // what an early one takes is spared again
+        let every_ms = every_ms().expect("an interval");
+        let typed = Instant::now();
         writeln!(input, "line {round}").expect("the program hears");
         heard(&format!("line {round}\n"));
+        let waited_ms = typed.elapsed().as_secs_f64() * 1e3;
+        assert!(
+            waited_ms < every_ms / 2.0,
+            "round {round}: {waited_ms:.0} ms, where a checkpoint comes every {every_ms:.0} ms"
+        );
     }
     drop(input);
     heard("end\n");
     assert!(child.wait().expect("wait for twinpage").success());
+}
+
+/// In figures that can be read.
+#[test]
+fn a_limit_that_cannot_be_kept_is_told_once() {
+    let Some(binary) = compile("sleepers.c", &["-pthread"]) else {
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let (state, messages) = (scratch.path().join("state"), scratch.path().join("messages"));
+    let mut command = twinpage();
+    command.args([
+        "run",
+        "--lose-at-most",
+        "5ms",
+        "--durability",
+        "memory",
+        "--messages",
+    ]);
+    command.arg(&messages).arg("--state").arg(&state);
+    let mut child = command
+        .args(["--", &binary, "lines"])
+        .spawn()
+        .expect("twinpage starts");
+    let told = || {
+        let said = fs::read_to_string(&messages).unwrap_or_default();
+        let told = said.lines().filter(|line| line.contains("can be lost"));
+        told.map(str::to_owned).collect::<Vec<_>>()
+    };
+    wait_until("it is told", || !told().is_empty());
+    let from = epoch(&state);
+    wait_until("there are more checkpoints", || epoch(&state) > from + 10);
+    kill(&mut child, Victim::Tree, &mut fastrand::Rng::with_seed(1));
+    let told = told();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains("--lose-at-most 5ms") && !told[0].contains(" 0.0s"),
+        "{told:?}"
+    );
+}
+
+/// Limits choose a pace, and a fixed one needs none.
+#[test]
+fn limits_beside_a_fixed_pace_are_refused() {
+    for limit in [
+        ["--slowdown", "1%"],
+        ["--write-rate", "1MB/s"],
+        ["--lose-at-most", "1s"],
+    ] {
+        let mut command = twinpage();
+        command.args(["run", "--every", "16ms"]).args(limit);
+        let out = command.args(["--", "true"]).output().expect("twinpage starts");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(125), "{stderr}");
+        assert!(
+            stderr.contains(limit[0]) && stderr.contains("--every 16ms") && stderr.contains("leave one"),
+            "{stderr}"
+        );
+    }
 }

@@ -229,6 +229,99 @@ fn asked_to_end_a_program_is_suspended() {
     }
 }
 
+/// By choice: else it is the program's.
+#[test]
+fn an_interrupt_suspends_a_program_where_its_user_wants_that() {
+    let home = Home::new();
+    let mut child = home.started(&["--state", "state", "--on-interrupt", "suspend"]);
+    let twinpage = Pid::from_child(&child);
+    kill_process(twinpage, Signal::INT).expect("a signal");
+    assert_eq!(code(&mut child), 128 + 2, "{}", home.read("err"));
+    assert!(
+        home.read("err").contains("suspended; go on with"),
+        "{}",
+        home.read("err")
+    );
+    home.goes_on(&home.path("state"));
+
+    let home = Home::new();
+    let mut child = home.started(&["--state", "state"]);
+    kill_process(Pid::from_child(&child), Signal::INT).expect("a signal");
+    assert_eq!(code(&mut child), 128 + 2, "{}", home.read("err"));
+    assert!(!home.read("err").contains("suspended"), "{}", home.read("err"));
+    assert_eq!(home.json(&["info", "state"])["program"]["finished"], true);
+}
+
+/// Typed at the program's terminal, when it or another process of the job is in the foreground; but not at a terminal
+/// that the program made.
+#[test]
+fn a_typed_interrupt_suspends_it_too() {
+    const SESSION: &str = r#"
+import os, pty, sys
+typed, command = sys.argv[1].encode().decode('unicode_escape').encode(), sys.argv[2:]
+pid, terminal = pty.fork()
+if pid == 0: os.execvp(command[0], command)
+shown = b''
+while b'ready' not in shown: shown += os.read(terminal, 4096)
+os.write(terminal, typed)
+try:
+    while b'ended' not in shown: shown += os.read(terminal, 4096)
+except OSError: pass
+status = os.waitpid(pid, 0)[1]
+print(os.waitstatus_to_exitcode(status))
+sys.stderr.buffer.write(shown)
+"#;
+    let Some(python) = python_with("pty") else {
+        return;
+    };
+    let child = format!("bash -c '{UNTIL_TOLD}'; exit $?");
+    let inner = "import os, pty\npid, fd = pty.fork()\nif pid == 0:\n    os.execvp('sleep', ['sleep', '600'])\n\
+                 import time; time.sleep(0.3); print('ready', flush=True); os.write(fd, b'\\x03')\n\
+                 print('ended', os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)";
+    let programs: [(&str, &[&str]); 3] = [
+        ("\\x03", &["bash", "-c", UNTIL_TOLD]),
+        ("\\x03", &["bash", "-c", &child]),
+        ("", &[&python, "-c", inner]),
+    ];
+    for (typed, program) in programs {
+        let home = Home::new();
+        let mut session = Command::new(&python);
+        session.args(["-c", SESSION, typed, env!("CARGO_BIN_EXE_twinpage")]);
+        session.args([
+            "run",
+            "--every",
+            "5ms",
+            "--state",
+            "state",
+            "--on-interrupt",
+            "suspend",
+            "--",
+        ]);
+        let out = session.args(program).current_dir(home.path(".")).output();
+        let out = out.expect("a session");
+        let (code, shown) = (
+            String::from_utf8_lossy(&out.stdout),
+            String::from_utf8_lossy(&out.stderr),
+        );
+        if typed.is_empty() {
+            assert_eq!(code.trim(), "0", "{shown}");
+            assert!(
+                shown.contains("ended -2"),
+                "the process at the other terminal: {shown}"
+            );
+            continue;
+        }
+        assert_eq!(code.trim(), "-2", "{shown}");
+        fs::write(home.path("out"), "ready\n").expect("a file"); // as it was shown
+        assert_eq!(
+            home.json(&["list", "state"])["states"][0]["status"],
+            "resumable",
+            "{shown}"
+        );
+        home.goes_on(&home.path("state"));
+    }
+}
+
 #[test]
 fn a_program_at_a_terminal_is_suspended_when_it_is_asked_to_end_or_the_terminal_goes() {
     // The program is the leader of a session on a pseudo-terminal of its own. Once it counts, twinpage is asked to end,

@@ -6,6 +6,7 @@ use super::{Program, State, is_gone};
 use crate::error::{Error, Result};
 use crate::interrupted::{Calls, Unfinished};
 use crate::threads::{self, ThreadRegisters};
+use rustix::process::Pid;
 use twinpage_os::cpuid;
 use twinpage_os::proc_file;
 use twinpage_os::remote::Process;
@@ -105,9 +106,7 @@ impl Program {
         if self.is_for_cpuid(tid, signal)? {
             return self.go_on(tid, 0);
         }
-        if user_signals::suspends(signal)
-            && trace::signal_info(tid).is_ok_and(|info| threads::is_from_outside(&info))
-        {
+        if trace::signal_info(tid).is_ok_and(|info| threads::asks_to_suspend(&info)) {
             user_signals::ask_to_suspend(signal);
             self.take_up_cut(tid)?;
             return self.go_on(tid, 0);
@@ -124,6 +123,19 @@ impl Program {
             self.end_or_take_up(tid, signal)?;
         }
         self.go_on(tid, signal)
+    }
+
+    /// Whether a signal of a descendant is `^C` at the program's terminal, and asks for a suspension: then it did.
+    pub(super) fn is_suspending(&mut self, tid: Tid) -> Result<bool> {
+        let session = |pid: i32| rustix::process::getsid(Pid::from_raw(pid)).ok();
+        let asks = trace::signal_info(tid)
+            .is_ok_and(|info| threads::is_interrupt(&info) && threads::asks_to_suspend(&info));
+        if !asks || session(tid) != session(self.pid()) {
+            return Ok(false); // a terminal that the tree made
+        }
+        user_signals::ask_to_suspend(libc::SIGINT);
+        self.take_up_cut(tid)?;
+        Ok(true)
     }
 
     /// Whether a signal came of cpuid, which is off for the thread: then it was answered.

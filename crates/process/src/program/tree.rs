@@ -52,6 +52,7 @@ impl Program {
             Status::Exited(code) => self.end_descendant(tid, Ending::Exit(code)),
             Status::Killed(signal) => self.end_descendant(tid, Ending::Signal(signal)),
             Status::Signal(signal) if self.is_for_cpuid(tid, signal)? => return self.go_on(tid, 0),
+            Status::Signal(libc::SIGINT) if self.is_suspending(tid)? => return self.go_on(tid, 0),
             Status::Signal(signal) => {
                 let signal = self.signal_for_descendant(tid, pid, signal);
                 self.members.about_to_change(pid, tid, Watch::Actions); // SA_RESETHAND

@@ -71,6 +71,8 @@ pub struct Pace {
     pub on_uncapturable: OnUncapturable,
     /// What to do when asked to end.
     pub on_term: OnTerm,
+    /// What to do when interrupted, by `^C` or SIGINT.
+    pub on_interrupt: OnTerm,
     /// Which older checkpoints are kept, if any.
     pub keep: Option<Keep>,
 }
@@ -83,15 +85,16 @@ impl Pace {
         }
         self
     }
-}
 
-impl OnTerm {
     /// From now on signals do what was chosen. Called once, in the process that traces.
-    pub(crate) fn prepare(self) {
-        user_signals::suspend_on(match self {
-            OnTerm::Suspend => &[libc::SIGTERM, libc::SIGHUP],
-            OnTerm::Forward => &[],
-        });
+    pub(crate) fn prepare_signals(&self) {
+        let signals = [
+            (libc::SIGTERM, self.on_term),
+            (libc::SIGHUP, self.on_term),
+            (libc::SIGINT, self.on_interrupt),
+        ];
+        let suspending = signals.iter().filter(|(_, choice)| *choice == OnTerm::Suspend);
+        user_signals::suspend_on(&suspending.map(|(signal, _)| *signal).collect::<Vec<_>>());
     }
 }
 
@@ -250,7 +253,6 @@ struct Drive<'a> {
     awaited: usize,
     /// When an older checkpoint was kept last.
     kept: Instant,
-    complained: bool,
     /// Checkpoints wait for something of the program's descendants.
     waiting: Option<Waiting>,
     /// When a suspension was asked for.
@@ -291,7 +293,6 @@ impl<'a> Drive<'a> {
             look_at: now,
             awaited: 0,
             kept: now,
-            complained: false,
             waiting: None,
             asked: None,
             told_that_it_waits: false,
@@ -449,8 +450,7 @@ impl<'a> Drive<'a> {
         if self.ledger.has_news(&self.program.stops, report) {
             self.ledger.add(&mut self.program.stops, report);
         }
-        if let Some(complaint) = self.controller.complaint().filter(|_| !self.complained) {
-            self.complained = true;
+        if let Some(complaint) = self.controller.complaint(&self.ledger.spent()) {
             self.program.notes.say(&complaint);
         }
     }
