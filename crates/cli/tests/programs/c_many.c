@@ -5,7 +5,7 @@
 // - locks of the process and of open files; files with many descriptors renamed and removed.
 //
 // Half of the calls are made by another thread. It works in its current directory, which should be empty.
-// Usage: c_many ROUNDS [SEED], or c_many still: opens STILL descriptors, and then one more again and again.
+// Usage: c_many ROUNDS [SEED], or c_many still MANY: opens MANY descriptors, and then one more again and again.
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NUMBERS = 1600, FIRST = 3, FILES = 8, STEPS = 400, STILL = 2000 };
+enum { NUMBERS = 1600, FIRST = 3, FILES = 8, STEPS = 400 };
 
 static uint64_t random_state;
 static uint64_t below(uint64_t n) { return next_random(&random_state) % n; }
@@ -212,9 +212,9 @@ static void *steps(void *count) {
     return NULL;
 }
 
-static void still(void) {
+static void still(int many) {
     struct timespec pause = {0, 2000000};
-    for (int i = 0; i < STILL; i++) CHECK((i % 4 ? dup(FIRST) : openat(AT_FDCWD, "f", O_RDWR | O_CREAT, 0600)) >= 0, "open");
+    for (int i = 0; i < many; i++) CHECK((i % 4 ? dup(FIRST) : openat(AT_FDCWD, "f", O_RDWR | O_CREAT, 0600)) >= 0, "open");
     for (int i = 0; i < 300; i++) {
         int fd = dup(FIRST);
         CHECK(fd >= 0 && !close(i % 2 ? fd : FIRST + 4), "close");
@@ -226,10 +226,12 @@ static void still(void) {
 int main(int argc, char **argv) {
     struct rlimit limit;
     CHECK(argc > 1 && !getrlimit(RLIMIT_NOFILE, &limit), "usage: c_many ROUNDS [SEED]");
-    limit.rlim_cur = STILL + 100 < limit.rlim_max ? STILL + 100 : limit.rlim_max;
+    rlim_t room = (argc > 2 && !strcmp(argv[1], "still") ? strtoull(argv[2], NULL, 10) : NUMBERS) + 100;
+    limit.rlim_cur = room < limit.rlim_max ? room : limit.rlim_max;
     CHECK(!setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
     if (!strcmp(argv[1], "still")) {
-        still();
+        CHECK(argc == 3, "usage: c_many still MANY");
+        still(atoi(argv[2]));
         puts("still done");
         return 0;
     }

@@ -5,8 +5,8 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::Duration;
-use twinpage_campaign::seed;
+use std::time::{Duration, Instant};
+use twinpage_campaign::{either, seed};
 
 use crate::support::process::{Victim, family, kill, name_of, twinpage};
 use crate::support::program::{compile, python_with};
@@ -87,6 +87,52 @@ fn a_program_that_sleeps_writes_nothing() {
     let mut child = child.spawn().expect("twinpage starts");
     until_at_rest(&state);
     kill(&mut child, Victim::Tree, &mut chance(seed(), "sleep again"));
+}
+
+/// At the default pace too: over more than the longest interval no checkpoint, no byte, and hardly any processor time.
+#[test]
+fn at_the_default_pace_a_program_that_sleeps_costs_nothing() {
+    const LONGEST: Duration = Duration::from_secs(10);
+    let scratch = scratch();
+    let state = scratch.path().join("state");
+    let mut command = twinpage();
+    command.args(["run", "--state"]).arg(&state);
+    let mut child = command
+        .args(["--", "sleep", "600"])
+        .spawn()
+        .expect("twinpage starts");
+    until_at_rest(&state);
+    let look = || (epoch(&state), written(&child), processor_time(&child));
+    let (before, from) = (look(), Instant::now());
+    std::thread::sleep(LONGEST + Duration::from_secs(either(2, 50)));
+    let (after, window) = (look(), from.elapsed());
+    assert_eq!(
+        (before.0, before.1),
+        (after.0, after.1),
+        "a checkpoint, or bytes, of nothing"
+    );
+    let share = (after.2 - before.2).as_secs_f64() / window.as_secs_f64();
+    assert!(
+        share < 0.01,
+        "{:.2}% of a processor for a program that sleeps",
+        share * 100.0
+    );
+    kill(&mut child, Victim::Tree, &mut chance(seed(), "default pace"));
+}
+
+/// What a twinpage and its tracer took, proc_pid_stat(5).
+fn processor_time(child: &Child) -> Duration {
+    const TICK: Duration = Duration::from_millis(10); // of all Linux on x86-64
+    let below = family(child.id() as i32);
+    let ours = below.into_iter().filter(|pid| name_of(*pid) == "twinpage");
+    let ticks = ours.map(|pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("a process");
+        let behind_name = stat.rsplit(')').next().expect("fields");
+        let fields: Vec<&str> = behind_name.split_whitespace().collect();
+        let number = |index: usize| fields[index].parse::<u32>().expect("ticks");
+        number(11) + number(12)
+    });
+    TICK * ticks.sum()
 }
 
 /// Nor does a tree of them, in its first life and in its second.

@@ -255,3 +255,24 @@ fn a_killed_program_with_a_child_is_gone() {
         assert!(!status.success(), "{status}: {}", place.read("stderr"));
     }
 }
+
+/// Also as a user without rights, and on a machine with one node: twinpage answers them.
+#[test]
+fn where_memory_lies_is_left_to_the_system_without_a_word() {
+    let Some(binary) = compile("c_placed.c", &[]) else {
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let mut command = twinpage();
+    command
+        .args(["run", "--every", "4ms", "--state"])
+        .arg(scratch.path().join("state"));
+    let out = command.args(["--", &binary]).output().expect("twinpage starts");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(
+        (&out.stdout[..], &*stderr),
+        (&b"placed\n"[..], ""),
+        "{}",
+        out.status
+    );
+}

@@ -84,8 +84,7 @@ pub(super) fn describe(
     let notice = match kind {
         FileType::Fifo | FileType::Socket if what.is_own() => Notice::of(ours.as_fd(), flags, pid)?,
         _ if flags.contains(Notice::FLAG) => {
-            let why =
-                "sends signals (O_ASYNC), which is captured of pipes and sockets alone; poll it instead";
+            let why = "sends signals when it is ready (O_ASYNC), which is captured of pipes and sockets alone; the program may have a setting to wait in another way, or goes on without checkpoints while it is open: --on-uncapturable warn";
             return Err(Error::Unsupported(format!("descriptor {fd} {why}")));
         }
         _ => None,

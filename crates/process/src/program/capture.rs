@@ -236,7 +236,7 @@ impl Program {
         });
         strangers.next().map_or(Ok(()), |pid| {
             Err(Error::Unsupported(format!(
-                "a descriptor (pidfd) is of process {pid}, which is none of the program's and would be another after a resume; close it before"
+                "a descriptor (pidfd) is of process {pid}, which is none of the program's and would be another after a resume; start that process in the run, too, or go on without checkpoints while the program holds it: --on-uncapturable warn"
             )))
         })
     }

@@ -195,14 +195,7 @@ impl Program {
             command
         });
         let class = self.file.trim_end_matches(".java").to_string();
-        // Performance data is a shared writable mapping of a file, which is refused by name.
-        Some(vec![
-            java,
-            "-XX:-UsePerfData".into(),
-            "-cp".into(),
-            classes,
-            class,
-        ])
+        Some(vec![java, "-cp".into(), classes, class])
     }
 }
 
