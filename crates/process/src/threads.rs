@@ -87,6 +87,13 @@ pub fn is_from_outside(info: &SignalInfo) -> bool {
     info.sender() == Some(0)
 }
 
+/// Whether a signal that meets a process of the tree asks for a suspension: a service manager, and a system that shuts
+/// down, signal all processes.
+#[must_use]
+pub fn asks_to_suspend(info: &SignalInfo) -> bool {
+    user_signals::suspends(info.signal()) && is_from_outside(info)
+}
+
 /// Whether twinpage passed the signal on: it is process 1 of the program's namespaces.
 #[must_use]
 pub fn is_passed_on(info: &SignalInfo) -> bool {
@@ -192,7 +199,7 @@ pub fn steady(process: &Process, tid: Tid) -> Result<ThreadState> {
 pub fn pending(tids: impl IntoIterator<Item = Tid>) -> Result<Vec<Pending>> {
     let look = |source| Error::target("cannot read waiting signals", source);
     // One that asks twinpage to suspend the program is not the program's: it would suspend a resume again.
-    let is_own = |info: &SignalInfo| !(user_signals::suspends(info.signal()) && is_from_outside(info));
+    let is_own = |info: &SignalInfo| !asks_to_suspend(info);
     let keep = |tid: Tid, infos: Vec<SignalInfo>| {
         let own = infos.into_iter().filter(is_own);
         own.map(move |info| Pending { tid, info })

@@ -229,8 +229,8 @@ impl Life {
         info["program"]["processes"].as_u64().unwrap_or(0)
     }
 
-    /// Kills twinpage once there was a checkpoint from now on with at least that many processes, and goes on with it.
-    fn kill_and_resume(&mut self, processes: u64, chance: &mut fastrand::Rng) {
+    /// Waits for a checkpoint from now on with at least that many processes.
+    fn until_checkpoint_of(&self, processes: u64) {
         let seen = format!("a checkpoint with {processes} processes");
         let now = now_ns() / 1_000_000;
         wait_until(&seen, || {
@@ -248,6 +248,11 @@ impl Life {
         (status.code(), self)
     }
 }
+    }
+
+    /// Kills twinpage once there was a checkpoint from now on with at least that many processes, and goes on with it.
+    pub(super) fn kill_and_resume(&mut self, processes: u64, chance: &mut fastrand::Rng) {
+        self.until_checkpoint_of(processes);
 
 /// A program that keeps its child from being captured until a file is there.
 fn unseen() -> Option<String> {
@@ -326,6 +331,44 @@ fn a_suspended_tree_goes_on() {
     );
     wait_until("its processes", || life.processes() >= 4);
     let pid = Pid::from_child(life.child());
+/// As from a service manager, or a system that shuts down: the signal reaches every process, in an order drawn by chance.
+/// None notices it, also one that would end of it, or handle it.
+#[test]
+fn a_tree_of_which_every_process_is_asked_to_end_is_suspended() {
+    for signal in [Signal::TERM, Signal::HUP] {
+        let mut chance = chance(seed(), "all are asked to end");
+        let mut life = Life::begin(
+            "until_go() { until [ -e ../go ]; do sleep 0.02; done; }
+             (until_go; echo first) & (trap 'echo handled' TERM HUP; until_go; echo second) | cat &
+             setsid sleep 1000 & until_go; kill $!; wait; echo end",
+        );
+        for _ in 0..3 {
+            life.until_checkpoint_of(6);
+            let mut family = family(life.child().id() as i32);
+            chance.shuffle(&mut family);
+            for pid in family {
+                // One that is not there any more ended with twinpage.
+                let _ = kill_process(Pid::from_raw(pid).expect("an id"), signal);
+            }
+            let (code, now) = life.end();
+            let err = now.read("err");
+            assert!(
+                code.is_none() && err.contains("suspended; go on with"),
+                "{code:?}: {err}"
+            );
+            life = now;
+            life.start(&["resume", "--every", "20ms"], &[]);
+        }
+        fs::write(life.path("go"), "").expect("a file");
+        let (code, life) = life.end();
+        let out = life.read("out");
+        let mut lines: Vec<&str> = out.lines().collect();
+        lines.sort_unstable();
+        let expected = (Some(0), vec!["end", "first", "second"]);
+        assert_eq!((code, lines), expected, "{}", life.read("err"));
+    }
+}
+
     kill_process(pid, Signal::TERM).expect("twinpage runs");
     let (_, mut life) = life.end();
     assert!(life.read("err").contains("suspended"), "{}", life.read("err"));

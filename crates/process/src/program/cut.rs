@@ -105,11 +105,7 @@ impl Program {
         if self.is_for_cpuid(tid, signal)? {
             return self.go_on(tid, 0);
         }
-        if user_signals::suspends(signal)
-            && trace::signal_info(tid).is_ok_and(|info| threads::is_from_outside(&info))
-        {
-            user_signals::ask_to_suspend(signal);
-            self.take_up_cut(tid)?;
+        if self.is_request(tid, signal)? {
             return self.go_on(tid, 0);
         }
         if signal == libc::SIGCONT {
@@ -124,6 +120,18 @@ impl Program {
             self.end_or_take_up(tid, signal)?;
         }
         self.go_on(tid, signal)
+    }
+
+    /// Whether a signal asks for a suspension, whichever process of the tree it meets: then twinpage has it, and the
+    /// thread notices nothing.
+    pub(super) fn is_request(&mut self, tid: Tid, signal: i32) -> Result<bool> {
+        let asks = user_signals::suspends(signal)
+            && trace::signal_info(tid).is_ok_and(|info| threads::asks_to_suspend(&info));
+        if asks {
+            user_signals::ask_to_suspend(signal);
+            self.take_up_cut(tid)?;
+        }
+        Ok(asks)
     }
 
     /// Whether a signal came of cpuid, which is off for the thread: then it was answered.

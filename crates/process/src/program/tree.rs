@@ -51,7 +51,9 @@ impl Program {
         match status {
             Status::Exited(code) => self.end_descendant(tid, Ending::Exit(code)),
             Status::Killed(signal) => self.end_descendant(tid, Ending::Signal(signal)),
-            Status::Signal(signal) if self.is_for_cpuid(tid, signal)? => return self.go_on(tid, 0),
+            Status::Signal(signal) if self.is_for_cpuid(tid, signal)? || self.is_request(tid, signal)? => {
+                return self.go_on(tid, 0);
+            }
             Status::Signal(signal) => {
                 let signal = self.signal_for_descendant(tid, pid, signal);
                 self.members.about_to_change(pid, tid, Watch::Actions); // SA_RESETHAND
