@@ -293,11 +293,9 @@ fn go_on(
     if !apart.is_empty() {
         program.descriptors.part();
     }
-    program.redraw(&context.fixed.kernel.actions);
+    program.redraw(context);
     if let Some(signal) = directory.resume_signal() {
-        let is_blocked = |mask: u64| mask >> (signal - 1) & 1 == 1;
-        let waits = context.threads.iter().all(|thread| is_blocked(thread.mask));
-        program.tell_resumed(signal, &context.fixed.kernel.actions, waits);
+        program.tell_resumed(signal, context);
     }
     program.fifos = context.fixed.fifos.iter().cloned().collect();
     program.carry_on(calls);

@@ -10,7 +10,8 @@
 //! a checkpoint holds meanwhile; `cut.rs` takes up the calls that this cut; `rest.rs` tells when nothing ran since;
 //! `standing.rs` has threads wait for a durable epoch; `executable.rs` keeps the program's own file; `job.rs` follows a
 //! user's `^Z`; `processor.rs` makes calls cheap; `tree.rs` answers the program's descendants; `members.rs` has those
-//! that a checkpoint found alive; `followed.rs` reads one of them; `place.rs` finds where a process is in the tree.
+//! that a checkpoint found alive; `followed.rs` reads one of them; `place.rs` finds where a process is in the tree;
+//! `told.rs` has processes know of their resume.
 
 mod asleep;
 mod capture;
@@ -25,6 +26,7 @@ mod place;
 mod processor;
 mod rest;
 mod standing;
+mod told;
 mod tree;
 
 use job::Job;
@@ -45,7 +47,7 @@ use crate::error::{Error, Result};
 use crate::files::{EpochFiles, Recorder};
 use crate::interrupted::Calls;
 use crate::ipc::Ipc;
-use crate::kernel::{Action, Dirty, Kernel, Settings};
+use crate::kernel::{Dirty, Kernel, Settings};
 use crate::layout::Layout;
 use crate::machine::Machine;
 use crate::memory::Memory;
@@ -238,36 +240,10 @@ impl Program {
     /// # Errors
     /// When it is gone.
     pub fn read_program(&mut self) -> Result<()> {
-        self.kernel.read_program(self.process.thread())
-    }
-
-    /// A program that reads keys from its terminal and handles a change of its size draws the screen again: it
-    /// may show something else than at the checkpoint. A program that reads lines hears nothing.
-    pub fn redraw(&self, actions: &[Action]) {
-        if self.streams.takes_whole_terminal() && handles(actions, libc::SIGWINCH) {
-            self.send(libc::SIGWINCH);
+        match self.ending {
+            None => self.kernel.read_program(self.process.thread()),
+            Some(_) => Ok(()),
         }
-    }
-
-    /// The program is told of its resume by a signal of its user's choice. One that neither handles it nor `waits` for
-    /// it, blocked, would end of it: its user is told instead.
-    pub fn tell_resumed(&mut self, signal: i32, actions: &[Action], waits: bool) {
-        if waits || handles(actions, signal) {
-            self.send(signal);
-        } else {
-            self.notes.say(&format!(
-                "the program does not handle signal {signal}, which was to tell it of the resume (--resume-signal): it was not sent"
-            ));
-        }
-    }
-
-    fn send(&self, signal: i32) {
-        let pid = rustix::process::Pid::from_raw(self.pid());
-        let signal = rustix::process::Signal::from_named_raw(signal);
-        // One that is gone is told by wait.
-        let _ = pid
-            .zip(signal)
-            .map(|(pid, signal)| rustix::process::kill_process(pid, signal));
     }
 
     /// From the next capture on it stands still.
@@ -542,16 +518,6 @@ impl Program {
         self.memory.replace(layout, tracker);
         self.kernel.read_program(pid)
     }
-}
-
-/// Whether a signal has a handler.
-fn handles(actions: &[Action], signal: i32) -> bool {
-    const DEFAULT: u64 = libc::SIG_DFL as u64;
-    const IGNORED: u64 = libc::SIG_IGN as u64;
-    let action = usize::try_from(signal - 1)
-        .ok()
-        .and_then(|index| actions.get(index));
-    action.is_some_and(|action| ![DEFAULT, IGNORED].contains(&action.handler))
 }
 
 fn is_gone(result: &std::io::Result<()>) -> bool {
