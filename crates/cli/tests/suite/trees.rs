@@ -12,7 +12,7 @@ use crate::support::campaign::{Campaign, oracle};
 use crate::support::process::{Victim, ended_before, family, kill, name_of, twinpage, with_argument};
 use crate::support::program::{compile, named, python_with, which};
 use crate::support::state::{on_state, wait_until};
-use crate::support::{chance, say, sink, skip};
+use crate::support::{chance, may_change_users, say, sink, skip};
 
 /// `twinpage prove` finds that the script comes to the same end, however often it is killed.
 pub(super) fn survives(what: &str, needs: &[&str], words: &[&str]) {
@@ -668,13 +668,30 @@ fn a_suspension_does_not_wait_for_ever() {
 }
 
 #[test]
-fn an_orphan_belongs_to_the_program_until_it_ends() {
-    let (code, life) = Life::begin("(sleep 0.3; echo late >> log; echo later) & echo early; exit 3").end();
-    assert_eq!(
-        (code, life.read("out").as_str()),
-        (Some(3), "early\nlater\n"),
-        "{}",
-        life.read("err")
+fn a_kill_that_the_kernel_refuses_is_none() {
+    let Some(python) = python_with("os") else {
+        return;
+    };
+    if !may_change_users() {
+        return say("SKIPPED: a kill that is refused: it takes another user");
+    }
+    let program = "import os, time
+first = os.getpid()
+if os.fork() == 0:
+    os.setuid(65534)
+    for target in (first, -1):
+        try: os.kill(target, 9)
+        except OSError: pass
+    os._exit(3)
+print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+while not os.path.exists('../go'): time.sleep(0.01)
+print('end')";
+    let mut life = Life::begin(&format!("exec {python} -c \"{program}\""));
+    wait_until("its child was refused", || life.read("out") == "3\n");
+    kill(
+        life.child(),
+        Victim::Program,
+        &mut chance(seed(), "a kill that is refused"),
     );
     assert_eq!(life.read("work/log"), "late\n");
 }
