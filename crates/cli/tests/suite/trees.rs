@@ -9,15 +9,15 @@ use twinpage_campaign::{either, seed};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::campaign::{Campaign, oracle};
-use crate::support::process::{Victim, ended_before, family, kill, name_of, twinpage, with_argument};
-use crate::support::program::{compile, named, python_with, which};
+use crate::support::process::{Victim, ended_before, family, kill, name_of, twinpage};
+use crate::support::program::{compile, named, package_of, python_with, which};
 use crate::support::state::{on_state, wait_until};
 use crate::support::{chance, may_change_users, say, sink, skip};
 
 /// `twinpage prove` finds that the script comes to the same end, however often it is killed.
 pub(super) fn survives(what: &str, needs: &[&str], words: &[&str]) {
     if let Some(missing) = needs.iter().find(|tool| which(tool).is_none()) {
-        return skip(what, missing, missing);
+        return skip(what, missing, package_of(missing));
     }
     let seed = seed();
     let scratch = tempfile::tempdir().expect("a scratch directory");
