@@ -58,6 +58,7 @@ use crate::sockets::Sockets;
 use crate::stdio::Stdio;
 use crate::threads::{self, ThreadState};
 use crate::timers::Dues;
+use identity::Identity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -114,7 +115,10 @@ pub struct Program {
     writer: context::Writer,
     /// The clocks of the last checkpoint.
     cut_at: Clocks,
+    /// How its first process ended. Descendants may live on.
     ending: Option<Ending>,
+    /// What a resume gives to all processes alike, as the first one had it last.
+    identity: Option<Identity>,
     /// The exit code of the main thread, when it ended before the others.
     main_thread_ended: Option<i32>,
     /// It sent SIGKILL to itself, or a descendant did.
@@ -161,6 +165,8 @@ pub struct Surroundings {
 /// What a resumed program has that cannot be read from its process again.
 #[derive(Debug, Default)]
 pub struct Carried {
+    /// How its first process ended, when descendants live on.
+    pub ended: Option<Ending>,
     /// The exit code of the main thread, when it ended before the others.
     pub main_thread_ended: Option<i32>,
     /// Values it wrote to files of its own in `/proc`.
@@ -180,7 +186,8 @@ impl Program {
         memory: Memory,
         surroundings: Surroundings,
     ) -> Result<Program> {
-        Ok(Program {
+        let ended = surroundings.carried.ended;
+        let mut program = Program {
             process,
             threads: tids
                 .iter()
@@ -219,6 +226,7 @@ impl Program {
             writer: context::Writer::default(),
             cut_at: Clocks::default(),
             ending: None,
+            identity: None,
             main_thread_ended: surroundings.carried.main_thread_ended,
             kills_itself: false,
             descendants: Descendants::default(),
@@ -232,7 +240,12 @@ impl Program {
             processor: SharedProcessor::NONE,
             held: None,
             stops: Vec::new(),
-        })
+        };
+        if let Some(ending) = ended {
+            program.end(ending);
+            program.kills_itself = true; // it is known how it ended
+        }
+        Ok(program)
     }
 
     /// Reads what is known of the program from the start: its file, and where its parts are.
@@ -254,7 +267,7 @@ impl Program {
     /// Whether it stands still at a checkpoint that is durable.
     #[must_use]
     pub fn is_held_at_checkpoint(&self) -> bool {
-        self.held == Some(true) && self.ending.is_none()
+        self.held == Some(true) && !self.is_over()
     }
 
     /// It goes on.
@@ -279,7 +292,7 @@ impl Program {
         self.cut_at
     }
 
-    /// How the program ended, if it did.
+    /// How the program ended, if it did. Descendants may live on: [`Program::is_over`].
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
         self.ending
@@ -335,7 +348,7 @@ impl Program {
 
     /// Whether a process is the program, or a descendant that was not waited for.
     pub(crate) fn is_of_tree(&self, pid: i32) -> bool {
-        pid == self.pid() || self.descendants.has(pid)
+        pid == self.pid() && self.ending.is_none() || self.descendants.has(pid)
     }
 
     /// The thread's steady state is read again at the next stop.
@@ -458,8 +471,21 @@ impl Program {
         self.standing.forget(tid);
         self.ipc.forget(tid);
         if tid == self.process.pid() {
-            self.ending = Some(ending);
+            self.end(ending);
         }
+    }
+
+    /// The first process ended. Descendants may live on: a checkpoint then holds nothing of it but how it ended.
+    fn end(&mut self, ending: Ending) {
+        self.ending = Some(ending);
+        self.threads.clear();
+        self.steady.clear();
+        self.main_thread_ended = None;
+        self.memory.end();
+        self.objects.leave(self.pid());
+        self.members.lose_parent(self.pid());
+        self.descriptors.end_first();
+        self.continue_job(); // it is none any more
     }
 
     /// The main thread ends before others: it is none of the threads any more, and its id stays taken until
