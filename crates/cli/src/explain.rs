@@ -58,8 +58,9 @@ const CAPTURED: &str =
   TCP, UDP and Unix sockets to the outside: listeners come back with their names; connections are reset at a resume.
   What is sent there goes out when its checkpoint is durable, or as --replies says.
   Child processes and theirs, with their ids, groups, sessions, the pipes and socket pairs among them and the memory that
-  they share: anonymous, memory files, mapped files, /dev/shm and System V, with mutexes, semaphores and futexes in it. While one has
-  something that is captured of the program alone (a child in vfork), a checkpoint waits for that.";
+  they share: anonymous, memory files, mapped files, /dev/shm and System V, with mutexes, semaphores and futexes in it.
+  They go on when the first process has ended. While one has something that cannot be captured, or a child that still
+  uses its memory (vfork), a checkpoint waits for that.";
 
 fn wrap(words: &[&str]) -> String {
     let mut lines = vec![String::new()];

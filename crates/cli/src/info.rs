@@ -97,13 +97,13 @@ impl Found {
 
     fn program(&self, context: &Context) -> Value {
         let fixed = &context.fixed;
-        let finished = fixed.ended.is_some();
+        let finished = context.ending().is_some();
         let machine = &fixed.machine;
         json!({
             "command": fixed.command,
             "pid": fixed.pid,
             "threads": context.threads.len(),
-            "processes": 1 + context.members.len(),
+            "processes": usize::from(fixed.ended.is_none()) + context.members.len(),
             "zombies": context.tree.members.len() - context.members.len(),
             "mapped_bytes": if finished { 0 } else { mapped_bytes(context) },
             "stored_pages": self.stored_pages,
@@ -150,7 +150,7 @@ impl Found {
         rows.add("held output", format!("{held} printed and not outside yet"));
         if let Some(context) = &self.inspection.context {
             let machine = &context.fixed.machine;
-            let here = match (&self.obstacle, context.fixed.ended) {
+            let here = match (&self.obstacle, context.ending()) {
                 (_, Some(_)) => String::new(),
                 (Some(why), None) => format!("; {why}"),
                 (None, None) => "; can be resumed here".into(),
@@ -185,7 +185,7 @@ impl Found {
     /// it did nothing.
     fn would_lose(&self) -> Option<Duration> {
         let context = self.inspection.context.as_ref()?;
-        let runs = self.inspection.in_use.is_some() && context.fixed.ended.is_none();
+        let runs = self.inspection.in_use.is_some() && context.ending().is_none();
         let at = SystemTime::UNIX_EPOCH + Duration::from_nanos(context.clocks.realtime_ns);
         let held_until = at + self.rested(context);
         runs.then(|| SystemTime::now().duration_since(held_until).unwrap_or_default())
@@ -220,7 +220,7 @@ impl Found {
     }
 
     fn status(&self) -> String {
-        let ended = self.inspection.context.as_ref().and_then(|c| c.fixed.ended);
+        let ended = self.inspection.context.as_ref().and_then(|c| c.ending());
         match (ended, &self.inspection.in_use, &self.inspection.context) {
             (Some(Ending::Exit(code)), ..) => format!("finished with exit code {code}"),
             (Some(Ending::Signal(number)), ..) => format!("ended by {}", show::signal(number)),
@@ -252,11 +252,14 @@ impl Found {
             "checkpoint",
             format!("epoch {epoch}, {} ago{rested}; {survives}", show::time(age)),
         );
-        if context.fixed.ended.is_some() {
+        if context.ending().is_some() {
             return;
         }
-        let threads = show::count(context.threads.len() as u64, "thread");
-        rows.add("process", format!("{}, {threads}", context.fixed.pid));
+        let first = match context.fixed.ended {
+            Some(_) => "ended; those that it made live on".into(),
+            None => show::count(context.threads.len() as u64, "thread"),
+        };
+        rows.add("process", format!("{}, {first}", context.fixed.pid));
         for member in &context.tree.members {
             rows.add("descendant", descendant_line(member));
         }
@@ -269,7 +272,9 @@ impl Found {
                 show::count(self.stored_pages, "page"),
             ),
         );
-        rows.add("directory", context.fixed.kernel.directory.display().to_string());
+        if context.fixed.ended.is_none() {
+            rows.add("directory", context.fixed.kernel.directory.display().to_string());
+        }
         let files = open_files(context);
         let names = if files.is_empty() {
             "none".into()
@@ -436,7 +441,7 @@ fn mapped_bytes(context: &Context) -> u64 {
 
 /// The regular files a program has open, each once.
 fn open_files(context: &Context) -> Vec<String> {
-    if context.fixed.ended.is_some() {
+    if context.ending().is_some() {
         return Vec::new();
     }
     let mut seen = HashSet::new();

@@ -110,7 +110,7 @@ impl State {
         let ended = found
             .context
             .as_ref()
-            .is_some_and(|context| context.fixed.ended.is_some());
+            .is_some_and(|context| context.ending().is_some());
         self.status = match (&found.in_use, &found.context) {
             (Some(_), _) => Status::Running,
             (None, None) => Status::Empty,

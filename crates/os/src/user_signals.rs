@@ -39,21 +39,33 @@ static FORWARD_TO: AtomicI32 = AtomicI32::new(0);
 static CONTINUED: AtomicBool = AtomicBool::new(false);
 /// The signals that are not passed on but ask for a suspension, one bit each.
 static SUSPENDING: AtomicU64 = AtomicU64::new(0);
+/// Those that ask for the end, once the process is gone that they would be passed on to.
+static ENDING: AtomicU64 = AtomicU64::new(0);
 /// The signal that asked for it.
 static SUSPENSION: AtomicI32 = AtomicI32::new(0);
 
 /// From now on these signals and [`SUSPEND`] are not passed on: they ask for a suspension.
 pub fn suspend_on(signals: &[c_int]) {
-    let mask = signals
-        .iter()
-        .chain([&SUSPEND])
-        .fold(0u64, |mask, signal| mask | 1 << (signal - 1));
-    SUSPENDING.store(mask, Ordering::Relaxed);
+    SUSPENDING.store(mask_of(signals) | mask_of(&[SUSPEND]), Ordering::Relaxed);
+}
+
+/// From now on these signals are not passed on either: they ask for the end, where they do not for a suspension.
+pub fn end_on(signals: &[c_int]) {
+    ENDING.store(mask_of(signals), Ordering::Relaxed);
+}
+
+fn mask_of(signals: &[c_int]) -> u64 {
+    let bits = signals.iter().map(|signal| 1 << (signal - 1));
+    bits.fold(0, |mask, bit| mask | bit)
+}
+
+fn is_in(mask: &AtomicU64, signal: c_int) -> bool {
+    mask.load(Ordering::Relaxed) >> (signal - 1) & 1 == 1
 }
 
 /// Whether a signal asks for a suspension.
 pub fn suspends(signal: c_int) -> bool {
-    SUSPENDING.load(Ordering::Relaxed) >> (signal - 1) & 1 == 1
+    is_in(&SUSPENDING, signal)
 }
 
 /// Asks this process for a suspension, as a signal would. Safe in a signal handler.
@@ -90,7 +102,7 @@ pub fn continue_stopped(pid: u32) {
     }
 }
 
-/// The signal that asked for a suspension, if one did.
+/// The signal that asked for a suspension, or for the end, if one did.
 pub fn suspension() -> Option<c_int> {
     Some(SUSPENSION.load(Ordering::Relaxed)).filter(|signal| *signal > 0)
 }
@@ -106,7 +118,7 @@ pub fn forward_signals(pid: pid_t) -> io::Result<()> {
         if signal == libc::SIGCONT {
             CONTINUED.store(true, Ordering::Relaxed);
         }
-        if suspends(signal) {
+        if suspends(signal) || is_in(&ENDING, signal) {
             ask_to_suspend(signal);
         } else if pid > 0 {
             // SAFETY: kill is safe in a signal handler.

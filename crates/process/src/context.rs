@@ -97,7 +97,8 @@ pub struct StableState {
     pub descriptors: Vec<Descriptor>,
     /// Names and steady state of the threads.
     pub threads: Vec<ThreadState>,
-    /// Set when the program ended: its exit code, or the signal that killed it.
+    /// Set when the first process ended: its exit code, or the signal that killed it. Others may live on:
+    /// [`Context::ending`].
     pub ended: Option<Ending>,
     /// Named pipes that it made.
     #[serde(with = "crate::path_bytes::list")]
@@ -279,6 +280,12 @@ pub struct Context {
 }
 
 impl Context {
+    /// How the program ended, if all of it did: no process lives.
+    #[must_use]
+    pub fn ending(&self) -> Option<Ending> {
+        self.fixed.ended.filter(|_| self.members.is_empty())
+    }
+
     /// The process that has a table of descriptors; 0 is the program's own.
     #[must_use]
     pub fn process_of_table(&self, table: usize) -> i32 {

@@ -32,7 +32,7 @@ pub fn fork(state: &Path, new: &Path) -> Result<Epoch> {
         return told("the program was killed before its first checkpoint: there is nothing to fork");
     }
     let context = context::read(&recovered.context)?;
-    if context.fixed.ended.is_some() {
+    if context.ending().is_some() {
         return told("the program has finished: there is nothing to go on with");
     }
     files::rollback(directory.path(), recovered.epoch, &context.live.files)?;

@@ -158,6 +158,11 @@ impl Layout {
         &self.mappings
     }
 
+    /// The process has ended: nothing is mapped.
+    pub(crate) fn end(&mut self) {
+        self.mappings.clear();
+    }
+
     /// Reads the mappings again; `resolve` says which objects they show. True when they changed.
     ///
     /// # Errors

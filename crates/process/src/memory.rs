@@ -246,6 +246,19 @@ impl Memory {
         self.copies = Copies::default(); // helpers still had the old memory
     }
 
+    /// The process has ended: nothing is mapped, and its pages are not kept.
+    pub fn end(&mut self) {
+        self.layout.end();
+        self.marks = AdviceInForce::default();
+        self.guarded = false;
+    }
+
+    /// Forgets all its pages.
+    pub fn forget(&mut self, into: &mut Capture) {
+        self.owed.clear();
+        self.pages.forget(0..END_OF_MEMORY, &mut into.discarded, |_| true);
+    }
+
     /// Captures what changed since the last capture, and notes what was written to `objects`. The program is stopped.
     /// At the first capture of a process, what it has from its maker is not captured again. True when the layout changed.
     ///

@@ -34,6 +34,7 @@ use twinpage_os::messages;
 use twinpage_os::remote::Process;
 use twinpage_os::seccomp::Filter;
 use twinpage_os::spawn;
+use twinpage_os::user_signals;
 
 /// Runs `command` under twinpage, with its state in `state`, until it ends. Must be called while this
 /// process has one thread.
@@ -222,17 +223,20 @@ fn go_on(
     started: SystemTime,
 ) -> Result<Summary> {
     pace.prepare_signals();
+    if context.fixed.ended.is_some() {
+        user_signals::end_on(&session::ENDING); // there is nothing to pass them on to
+    }
     start_helpers()?;
     let held = inspect::decode_streams(context)?;
     let (context, apart) = restore::tables::side_by_side(context);
     let context = &*context;
     // Before anything else: with a port that is taken nothing is changed.
-    let mut sockets = match context.fixed.ended {
+    let mut sockets = match context.ending() {
         Some(_) => restore::sockets::Made::default(),
         None => restore::sockets::make(context)?,
     };
     let streams = Stdio::resume(stdio::RealStreams::current()?, stream_options(directory), &held)?;
-    if let Some(ending) = context.fixed.ended {
+    if let Some(ending) = context.ending() {
         streams.finish()?; // what it printed last may still be held
         messages::tell("the program has finished; there is nothing to resume");
         return Ok(Summary {
@@ -275,6 +279,7 @@ fn go_on(
         memory,
         context.fixed.command.clone(),
         Carried {
+            ended: context.fixed.ended,
             main_thread_ended: context.fixed.main_thread_ended,
             settings: context.fixed.kernel.settings.clone(),
             dues: Dues::resumed(&context.fixed.kernel.timers, &context.live.timers, context.clocks),
@@ -293,11 +298,9 @@ fn go_on(
     if !apart.is_empty() {
         program.descriptors.part();
     }
-    program.redraw(&context.fixed.kernel.actions);
+    program.redraw(context);
     if let Some(signal) = directory.resume_signal() {
-        let is_blocked = |mask: u64| mask >> (signal - 1) & 1 == 1;
-        let waits = context.threads.iter().all(|thread| is_blocked(thread.mask));
-        program.tell_resumed(signal, &context.fixed.kernel.actions, waits);
+        program.tell_resumed(signal, context);
     }
     program.fifos = context.fixed.fifos.iter().cloned().collect();
     program.carry_on(calls);

@@ -256,9 +256,13 @@ const fn not_in_first(errno: i32, why: &'static str, is_optional: bool) -> Polic
 /// The low 32 bits of an argument the kernel takes as an int.
 const INT: u64 = 0xffff_ffff;
 
-const SHARED_MEMORY: Policy = refuse(
+const SCATTERED: Policy = refuse(
     libc::ENOSYS,
-    "memory shared between processes is not captured; most programs have a setting that keeps all their work in one process",
+    "a mapping whose pages are out of order is not captured; map each part with mmap",
+);
+const SECRETS: Policy = do_without(
+    libc::ENOSYS,
+    "memory that the kernel hides (memfd_secret) cannot be read, and so not captured; memfd_create makes memory that is",
 );
 const MESSAGES: Policy = refuse(
     libc::ENOSYS,
@@ -292,10 +296,35 @@ const WATCHERS: Policy = not_in_first(
     "this kind of descriptor is not captured; most programs look now and then instead",
     true,
 );
-const TRACED: &str =
-    "a checkpointed program cannot trace, or be filtered by, another; run the tracer outside";
-const TRACING: Policy = refuse(libc::EPERM, TRACED);
-const SANDBOXES: Policy = not_in_first(libc::EPERM, TRACED, false);
+const TRACING: Policy = refuse(
+    libc::EPERM,
+    "a process has one tracer, and that is twinpage: trace the program outside, or look at it from there",
+);
+const MEMORY_OF_OTHERS: Policy = refuse(
+    libc::EPERM,
+    "what one process does to the memory or the descriptors of another is not followed; pass it through a pipe, a socket or shared memory",
+);
+const FAULTS: Policy = refuse(
+    libc::EPERM,
+    "page faults that a program handles itself (userfaultfd) are not captured; a handler of SIGSEGV is",
+);
+const EVENTS: Policy = refuse(
+    libc::EPERM,
+    "counters and programs in the kernel (perf_event_open, bpf) are not captured; measure the program from outside, or without twinpage",
+);
+const SANDBOXES: Policy = not_in_first(
+    libc::EPERM,
+    "a sandbox (Landlock) is not captured of the program itself; a process that it starts may enter one, or start twinpage inside",
+    false,
+);
+const FILTERS: Policy = refuse(
+    libc::EPERM,
+    "filters of system calls (seccomp) are not captured of the program itself; a process that it starts may have one",
+);
+const LABELS: Policy = refuse(
+    libc::EPERM,
+    "attributes of security modules are not captured; set them before twinpage starts the program",
+);
 const KEYS: Policy = not_in_first(
     libc::ENOSYS,
     "memory protection keys and shadow stacks are not captured; the program can go on without",
@@ -445,8 +474,8 @@ pub const CALLS: &[Call] = calls! {
     munmap: Free, mprotect: Free, mremap: Watched(Watch::Remap), mincore: Free, msync: SYNC, cachestat: Free,
     madvise: FreeWhen(SAFE_ADVICE, Watch::Advise),
     brk: FreeWhen(&[&[is(0, 0)]], Watch::Break),
-    remap_file_pages: SHARED_MEMORY, shmget: SEGMENTS, shmat: SEGMENTS, shmdt: SEGMENTS, shmctl: SEGMENTS,
-    memfd_create: Watched(Watch::Control), memfd_secret: SHARED_MEMORY, userfaultfd: TRACING, process_madvise: TRACING, process_mrelease: TRACING,
+    remap_file_pages: SCATTERED, shmget: SEGMENTS, shmat: SEGMENTS, shmdt: SEGMENTS, shmctl: SEGMENTS,
+    memfd_create: Watched(Watch::Control), memfd_secret: SECRETS, userfaultfd: FAULTS, process_madvise: MEMORY_OF_OTHERS, process_mrelease: MEMORY_OF_OTHERS,
     mlock: PLACEMENT, mlock2: PLACEMENT, mlockall: PLACEMENT, munlock: PLACEMENT, munlockall: PLACEMENT,
     pkey_mprotect: KEYS, pkey_alloc: KEYS, pkey_free: KEYS, map_shadow_stack: KEYS, mseal: KEYS,
     get_mempolicy: Free, set_mempolicy: PLACEMENT, mbind: PLACEMENT, migrate_pages: PLACEMENT, set_mempolicy_home_node: PLACEMENT,
@@ -497,7 +526,7 @@ pub const CALLS: &[Call] = calls! {
     epoll_ctl: Free, timerfd_create: Watched(Watch::Descriptors), timerfd_settime: Free,
     timerfd_gettime: Free,
     signalfd: Watched(Watch::Descriptors), signalfd4: Watched(Watch::Descriptors), inotify_init: Watched(Watch::Descriptors), inotify_init1: Watched(Watch::Descriptors), inotify_add_watch: Watched(Watch::Inotify),
-    inotify_rm_watch: Free, fanotify_init: WATCHERS, fanotify_mark: WATCHERS, pidfd_open: Watched(Watch::Pidfd), pidfd_getfd: TRACING,
+    inotify_rm_watch: Free, fanotify_init: WATCHERS, fanotify_mark: WATCHERS, pidfd_open: Watched(Watch::Pidfd), pidfd_getfd: MEMORY_OF_OTHERS,
     pidfd_send_signal: FreeWhen(but_sigkill!(1), Watch::Kill), flock: Watched(Watch::Descriptors),
 
     // Files: what they held is kept until the epoch is durable.
@@ -525,8 +554,8 @@ pub const CALLS: &[Call] = calls! {
     mq_getsetattr: MESSAGES,
     io_uring_setup: RINGS, io_uring_enter: RINGS, io_uring_register: RINGS, io_setup: RINGS, io_submit: RINGS, io_getevents: RINGS,
     io_pgetevents: RINGS, io_cancel: RINGS, io_destroy: RINGS,
-    ptrace: TRACING, process_vm_readv: Free, process_vm_writev: TRACING, seccomp: TRACING, perf_event_open: TRACING, bpf: TRACING,
-    landlock_create_ruleset: SANDBOXES, landlock_add_rule: SANDBOXES, landlock_restrict_self: SANDBOXES, lsm_set_self_attr: TRACING,
+    ptrace: TRACING, process_vm_readv: Free, process_vm_writev: MEMORY_OF_OTHERS, seccomp: FILTERS, perf_event_open: EVENTS, bpf: EVENTS,
+    landlock_create_ruleset: SANDBOXES, landlock_add_rule: SANDBOXES, landlock_restrict_self: SANDBOXES, lsm_set_self_attr: LABELS,
 
     // Identity, options and the system.
     prctl: FreeWhen(SAFE_CONTROL, Watch::Control), arch_prctl: FreeWhen(SEGMENT_BASES, Watch::Control),

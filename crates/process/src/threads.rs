@@ -87,8 +87,8 @@ pub fn is_from_outside(info: &SignalInfo) -> bool {
     info.sender() == Some(0)
 }
 
-/// Whether the signal asks twinpage to suspend the program, and is not the program's: one from outside, or `^C` at its
-/// terminal.
+/// Whether the signal asks twinpage to suspend the program, whichever process of the tree it meets: one from outside (a
+/// service manager, and a system that shuts down, signal all processes), or `^C`.
 #[must_use]
 pub fn asks_to_suspend(info: &SignalInfo) -> bool {
     user_signals::suspends(info.signal()) && (is_from_outside(info) || is_interrupt(info))

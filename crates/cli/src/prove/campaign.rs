@@ -191,7 +191,7 @@ impl<'a> Campaign<'a> {
     /// The program ended by itself, or twinpage gave up.
     fn finished(&mut self, killed: &Killed, status: ExitStatus) -> End {
         let found = inspect::inspect(&killed.state).ok();
-        match found.and_then(|found| found.context?.fixed.ended) {
+        match found.and_then(|found| found.context?.ending()) {
             Some(ended) => End::Finished(ended),
             None => {
                 let messages = fs::read_to_string(&killed.messages).unwrap_or_default();
@@ -241,7 +241,7 @@ impl<'a> Campaign<'a> {
                 self.tally.kills_before_checkpoint += 1;
                 return Ok(End::NothingYet);
             }
-            Some(context) if context.fixed.ended.is_some() => self.tally.kills_after_end += 1,
+            Some(context) if context.ending().is_some() => self.tally.kills_after_end += 1,
             Some(_) => {
                 self.tally.kills += 1;
                 self.progress.killed();

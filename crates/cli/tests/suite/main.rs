@@ -9,6 +9,7 @@
 //! - `damage`: damaged regions and states are told of, or hold what they held;
 //! - `states`: programs are listed, stopped, suspended, and cleaned away;
 //! - `trees`: scripts and builds, whose processes come and go, are killed and resumed;
+//! - `outlived`: what lives on after the first process is killed and resumed as well;
 //! - `asleep`: of a tree that works, the processes that sleep are left alone;
 //! - `multiplexer`: a session of tmux is killed, and its screens are as they were;
 //! - `attach`: a detached program goes on while terminals come and go;
@@ -38,6 +39,7 @@ mod kills;
 mod multiplexer;
 mod network;
 mod older;
+mod outlived;
 mod pace;
 mod plain;
 mod random;

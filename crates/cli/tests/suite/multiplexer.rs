@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::rest::epoch;
 use crate::support::process::{twinpage, with_argument};
 use crate::support::program::{python_with, which};
-use crate::support::state::wait_until;
+use crate::support::state::{on_state, wait_until};
 use crate::support::{may_change_users, say, skip};
 
 const KILLS: u32 = 10;
@@ -50,6 +50,29 @@ impl Session {
         let begun = command.envs(environment).output().expect("twinpage starts");
         let said = String::from_utf8_lossy(&begun.stderr);
         assert!(begun.status.success(), "{said}");
+        session
+    }
+
+    /// A session of one shell, begun by a client with these words more, which may have ended when this returns.
+    fn of_a_shell(words: &[&str]) -> Session {
+        let directory = tempfile::tempdir().expect("a directory");
+        let session = Session { directory };
+        let mut command = twinpage();
+        command.args(["run", "--detach", "--every", "50ms", "--state"]);
+        command.arg(session.path("state")).args(["--", "tmux", "-S"]);
+        command
+            .arg(session.path("socket"))
+            .args(["-f", "/dev/null", "new-session"]);
+        command
+            .args(words)
+            .args(["-x", "90", "-y", "25", "bash --norc --noprofile"]);
+        let environment = [("TERM", "xterm"), ("LC_ALL", "C.UTF-8")];
+        let begun = command.envs(environment).output().expect("twinpage starts");
+        let said = String::from_utf8_lossy(&begun.stderr);
+        assert!(begun.status.success(), "{said}");
+        wait_until("the shell has a prompt", || {
+            !session.screen(SHELL).trim().is_empty()
+        });
         session
     }
 
@@ -173,6 +196,45 @@ fn a_tmux_session_is_killed_ten_times() {
     let edited = std::fs::read_to_string(session.path("edited")).expect("what was edited");
     let expected: String = (0..KILLS).map(|round| format!("round {round}\n")).collect();
     assert_eq!(edited.trim_start_matches('\n'), expected);
+}
+
+/// A session whose client has left, by its key or from the beginning: the process that was started has ended.
+#[test]
+fn a_tmux_session_without_a_client_is_killed() {
+    if which("tmux").is_none() {
+        return skip("a session of tmux without a client", "tmux", "tmux");
+    }
+    for words in [&["-d"][..], &[]] {
+        let session = Session::of_a_shell(words);
+        if words.is_empty() {
+            assert!(session.tmux(&["detach-client", "-s", "0"]).is_some(), "it leaves");
+        }
+        let has_left = || {
+            let info = on_state(&["info", "--json"], &session.path("state"));
+            let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap_or_default();
+            info["program"]["ended"]["exit"] == 0
+        };
+        let mut total = 0;
+        for round in 1..=3 {
+            wait_until("a checkpoint without the client", has_left);
+            total = total * 10 + round;
+            session.types(
+                SHELL,
+                &[&format!("total=$((total * 10 + {round})); echo is=$((total))=")],
+            );
+            session.types(SHELL, &["Enter"]);
+            session.shows(SHELL, &format!("is={total}="));
+            session.types(SHELL, &["-l", "echo half "]);
+            session.shows(SHELL, "echo half");
+            let screen = session.screen(SHELL);
+            session.die_and_come_back();
+            assert_eq!(session.screen(SHELL), screen, "after kill {round}");
+            session.types(SHELL, &["typed", "Enter"]);
+            session.shows(SHELL, "half typed");
+        }
+        session.types(SHELL, &["exit", "Enter"]);
+        wait_until("it ends", || of(&session.path("state")).is_empty());
+    }
 }
 
 /// Its terminals are in packet mode, ioctl_tty(2).

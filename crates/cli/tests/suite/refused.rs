@@ -377,6 +377,68 @@ fn what_programs_go_without_is_listed() {
     assert_eq!(listed.len(), 2, "{listed:?}");
 }
 
+/// Sockets that are not captured are refused to the program and to its descendants, with the errors that have programs go
+/// on without them: as a kernel without Multipath TCP, SCTP and UDP-Lite answers, and for a user without rights.
+#[test]
+fn sockets_of_other_kinds_are_refused_to_all() {
+    let Some(python) = python_with("socket") else {
+        return;
+    };
+    let program = "import socket
+def error(*kind):
+    try: socket.socket(*kind)
+    except OSError as error: return error.errno
+    return 0
+inet, inet6, stream, datagram, raw, packets = 2, 10, 1, 2, 3, 5
+print(error(inet, stream, 262), error(inet6, stream, 262), error(inet, stream, 132), error(inet, datagram, 136))
+print(error(inet, datagram, 1), error(inet, raw, 1), error(17, raw, 0), error(40, stream, 0), error(38, packets, 0), error(16, raw, 4))
+print(error(inet, stream, 6), error(inet, stream, 0), error(inet6, datagram, 17), error(1, stream, 0), error(16, raw, 0))";
+    for replies in ["held", "none"] {
+        for script in ["exec \"$0\" -c \"$1\"", "\"$0\" -c \"$1\"; exit $?"] {
+            let line = ["sh", "-c", script, &python, program].map(str::to_owned);
+            let out = run_once(&line, &["--replies", replies]);
+            let (told, said) = (
+                String::from_utf8_lossy(&out.stderr),
+                String::from_utf8_lossy(&out.stdout),
+            );
+            assert_eq!(
+                said, "93 93 93 93\n13 13 13 13 13 13\n0 0 0 0 0\n",
+                "--replies {replies}, {script}: {told}"
+            );
+        }
+    }
+}
+
+/// The network of the machine is asked, and not changed: not behind a question in one message, nor by write(2).
+#[test]
+fn netlink_asks_and_changes_nothing() {
+    let Some(python) = python_with("socket") else {
+        return;
+    };
+    let program = "import os, socket, struct
+def message(kind, body, flags=0x301): return struct.pack('IHHII', 16 + len(body), kind, flags, 1, 0) + body
+links, address = message(18, bytes(16)), message(20, struct.pack('BBBBI', 2, 32, 0, 0, 99999), 1)
+asker = socket.socket(16, 3, 0)
+def error(send, *messages):
+    try: send(*messages)
+    except OSError as error: return error.errno
+    return 0
+write, gathered = (lambda message: os.write(asker.fileno(), message)), (lambda *all: os.writev(asker.fileno(), all))
+print(error(asker.send, links), len(asker.recv(65536)) > 0)
+print(error(write, links), len(asker.recv(65536)) > 0)
+print(*[error(send, links + address) for send in (asker.send, write)], error(gathered, links, address), error(write, address))
+print(error(lambda *all: asker.sendmsg(all), links, address), error(lambda *all: asker.sendmsg(all), links[:7], links[7:]))";
+    for script in ["exec \"$0\" -c \"$1\"", "\"$0\" -c \"$1\"; exit $?"] {
+        let line = ["sh", "-c", script, &python, program].map(str::to_owned);
+        let out = run_once(&line, &[]);
+        let (told, said) = (
+            String::from_utf8_lossy(&out.stderr),
+            String::from_utf8_lossy(&out.stdout),
+        );
+        assert_eq!(said, "0 True\n0 True\n1 1 1 1\n1 0\n", "{script}: {told}");
+    }
+}
+
 /// A program that is refused before it runs: one line, which names it and the reason.
 fn refused_at_once(program: &Path, word: &str) {
     let out = run_once(&[program.display().to_string()], &[]);

@@ -428,6 +428,18 @@ fn held_replies_of_redis() {
     loses_nothing(test, "held", Protocol::Redis, |port| redis(port, &[]));
 }
 
+/// The process that was started has ended.
+#[test]
+fn held_replies_of_a_redis_in_the_background() {
+    let test = "held replies of a redis in the background";
+    if !installed("redis-server") {
+        return skip(test, "redis-server", "redis-server");
+    }
+    loses_nothing(test, "held", Protocol::Redis, |port| {
+        redis(port, &["--daemonize", "yes"])
+    });
+}
+
 #[test]
 fn synced_replies_of_redis() {
     let test = "synced replies of redis";

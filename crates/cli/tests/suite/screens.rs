@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdin, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::rest::epoch;
 use crate::support::process::{family, name_of, twinpage};
 use crate::support::program::python_with;
 use crate::support::skip;
@@ -170,23 +171,37 @@ fn a_message_breaks_no_screen() {
     );
 }
 
+/// Of the program, of a child in its process group, and of the job in the foreground of a shell.
 #[test]
 fn a_screen_is_drawn_again_after_a_resume() {
-    let scratch = tempfile::tempdir().expect("a scratch directory");
     let drawing = "import os,signal,tty\n\
         tty.setcbreak(0)\n\
         signal.signal(signal.SIGWINCH, lambda *_: (print('drawn', flush=True), os._exit(7)))\n\
         print('ready', flush=True)\n\
-        while True: pass";
-    let line = format!("exec {TWINPAGE} run --every 5ms --state state -- python3 -c \"{drawing}\"");
-    let first = Screen::with(&line, scratch.path());
-    wait_until("the program is ready", || first.shown().contains("ready\r\n"));
-    let shown = first.killed();
-    assert!(!shown.contains("drawn"), "{shown:?}");
-    let again = Screen::with(&format!("exec {TWINPAGE} resume state"), scratch.path());
-    let (code, shown) = again.end();
-    assert_eq!(code, Some(7), "{shown:?}");
-    assert!(shown.contains("drawn\r\n"), "{shown:?}");
+        while True: pass\n";
+    let jobs = "python3 -c 'import time; time.sleep(1000)' & python3 drawing.py; kill $!; exit 7";
+    for (script, words) in [
+        ("", "python3 drawing.py"),
+        ("python3 drawing.py; exit $?", "sh script"),
+        (jobs, "bash -m script"),
+    ] {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        fs::write(scratch.path().join("drawing.py"), drawing).expect("a program");
+        fs::write(scratch.path().join("script"), script).expect("a script");
+        let line = format!("exec {TWINPAGE} run --every 5ms --state state -- {words}");
+        let first = Screen::with(&line, scratch.path());
+        wait_until("the program is ready", || first.shown().contains("ready\r\n"));
+        let seen = epoch(&scratch.path().join("state"));
+        wait_until("a checkpoint holds it", || {
+            epoch(&scratch.path().join("state")) > seen
+        });
+        let shown = first.killed();
+        assert!(!shown.contains("drawn"), "{words}: {shown:?}");
+        let again = Screen::with(&format!("exec {TWINPAGE} resume state"), scratch.path());
+        let (code, shown) = again.end();
+        assert_eq!(code, Some(7), "{words}: {shown:?}");
+        assert!(shown.contains("drawn\r"), "{words}: {shown:?}"); // how lines end is the modes' doing
+    }
 }
 
 #[test]

@@ -111,13 +111,14 @@ fn code(child: &mut Child) -> i32 {
         .unwrap_or_else(|| 128 + status.signal().expect("a code or a signal"))
 }
 
-/// A program is told of each resume by the signal that its user chose, if it handles it.
+/// Each process is told of each resume by the signal that its user chose, if it handles it: the program, or one that a shell
+/// started.
 #[test]
 fn a_signal_tells_of_a_resume() {
     let Some(python) = python_with("signal") else {
         return skip("a signal at a resume", "python3", "python3");
     };
-    for handles in [true, false] {
+    for (handles, by_shell) in [(true, false), (true, true), (false, true)] {
         let scratch = tempfile::tempdir().expect("a scratch directory");
         let (state, seen) = (scratch.path().join("state"), scratch.path().join("out"));
         let handler = if handles {
@@ -129,6 +130,10 @@ fn a_signal_tells_of_a_resume() {
             "import signal, time\ndef told(*_): print('resumed', flush=True)\n{handler}\nprint('begins', flush=True)\n\
              while True: time.sleep(0.005)"
         );
+        let script = match by_shell {
+            true => "\"$0\" -c \"$1\"; exit",
+            false => "exec \"$0\" -c \"$1\"",
+        };
         let out = || {
             let file = fs::OpenOptions::new().append(true).create(true).open(&seen);
             file.expect("a file")
@@ -137,7 +142,7 @@ fn a_signal_tells_of_a_resume() {
         command.args(["run", "--every", "10ms", "--resume-signal", "USR1", "--state"]);
         command
             .arg(&state)
-            .args(["--", &python, "-c", &program])
+            .args(["--", "sh", "-c", script, &python, &program])
             .stdout(out());
         let mut child = command.spawn().expect("twinpage starts");
         let printed = || fs::read_to_string(&seen).expect("what it printed");

@@ -9,15 +9,15 @@ use twinpage_campaign::{either, seed};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::campaign::{Campaign, oracle};
-use crate::support::process::{Victim, ended_before, family, kill, name_of, twinpage, with_argument};
-use crate::support::program::{compile, named, python_with, which};
+use crate::support::process::{Victim, ended_before, family, kill, name_of, twinpage};
+use crate::support::program::{compile, named, package_of, python_with, which};
 use crate::support::state::{on_state, wait_until};
-use crate::support::{chance, say, sink, skip};
+use crate::support::{chance, may_change_users, say, sink, skip};
 
 /// `twinpage prove` finds that the script comes to the same end, however often it is killed.
 pub(super) fn survives(what: &str, needs: &[&str], words: &[&str]) {
     if let Some(missing) = needs.iter().find(|tool| which(tool).is_none()) {
-        return skip(what, missing, missing);
+        return skip(what, missing, package_of(missing));
     }
     let seed = seed();
     let scratch = tempfile::tempdir().expect("a scratch directory");
@@ -166,14 +166,23 @@ fn many_processes_at_once() {
     survives("63 processes", &["sort", "uniq"], &["sh", "-c", script]);
 }
 
+/// Each process makes two others, until 126 are there that wait for each other. They end, and it begins again.
+#[test]
+fn a_fork_bomb_within_the_limits() {
+    let script =
+        "bomb() { if [ $1 -gt 0 ]; then bomb $(($1 - 1)) & bomb $(($1 - 1)) & wait; fi; echo $1 >> log; }
+        for i in 1 2 3; do bomb 6; sort log | uniq -c; rm log; done";
+    survives("a fork bomb", &["sort", "uniq"], &["sh", "-c", script]);
+}
+
 /// One life of a script.
-struct Life {
+pub(super) struct Life {
     scratch: tempfile::TempDir,
     child: Option<Child>,
 }
 
 impl Life {
-    fn begin(script: &str) -> Life {
+    pub(super) fn begin(script: &str) -> Life {
         let scratch = tempfile::tempdir().expect("a scratch directory");
         fs::create_dir(scratch.path().join("work")).expect("a working directory");
         let mut life = Life { scratch, child: None };
@@ -184,15 +193,15 @@ impl Life {
         life
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
 
-    fn read(&self, name: &str) -> String {
+    pub(super) fn read(&self, name: &str) -> String {
         text(&fs::read(self.path(name)).unwrap_or_default())
     }
 
-    fn start(&mut self, words: &[&str], program: &[&str]) {
+    pub(super) fn start(&mut self, words: &[&str], program: &[&str]) {
         let append = |name| {
             let file = fs::OpenOptions::new()
                 .append(true)
@@ -209,28 +218,28 @@ impl Life {
         self.child = Some(command.spawn().expect("twinpage starts"));
     }
 
-    fn child(&mut self) -> &mut Child {
+    pub(super) fn child(&mut self) -> &mut Child {
         self.child.as_mut().expect("it was started")
     }
 
-    fn until_told(&self, words: &str) {
+    pub(super) fn until_told(&self, words: &str) {
         wait_until(words, || self.read("err").contains(words));
     }
 
-    fn info(&self) -> serde_json::Value {
+    pub(super) fn info(&self) -> serde_json::Value {
         let Output { stdout, .. } = on_state(&["info", "--json"], &self.path("state"));
         serde_json::from_slice(&stdout).expect("a document")
     }
 
     /// How many processes the last checkpoint has; 0 when there is none yet.
-    fn processes(&self) -> u64 {
+    pub(super) fn processes(&self) -> u64 {
         let Output { stdout, .. } = on_state(&["info", "--json"], &self.path("state"));
         let info: serde_json::Value = serde_json::from_slice(&stdout).unwrap_or_default();
         info["program"]["processes"].as_u64().unwrap_or(0)
     }
 
-    /// Kills twinpage once there was a checkpoint from now on with at least that many processes, and goes on with it.
-    fn kill_and_resume(&mut self, processes: u64, chance: &mut fastrand::Rng) {
+    /// Waits for a checkpoint from now on with at least that many processes.
+    fn until_checkpoint_of(&self, processes: u64) {
         let seen = format!("a checkpoint with {processes} processes");
         let now = now_ns() / 1_000_000;
         wait_until(&seen, || {
@@ -239,11 +248,16 @@ impl Life {
             let number = |name: &str| info["program"][name].as_u64().unwrap_or(0);
             number("processes") >= processes && u128::from(number("checkpoint_unix_ms")) > now
         });
+    }
+
+    /// Kills twinpage once there was a checkpoint from now on with at least that many processes, and goes on with it.
+    pub(super) fn kill_and_resume(&mut self, processes: u64, chance: &mut fastrand::Rng) {
+        self.until_checkpoint_of(processes);
         kill(self.child(), Victim::Tool, chance);
         self.start(&["resume"], &[]);
     }
 
-    fn end(mut self) -> (Option<i32>, Life) {
+    pub(super) fn end(mut self) -> (Option<i32>, Life) {
         let status = self.child().wait().expect("wait for twinpage");
         (status.code(), self)
     }
@@ -315,6 +329,44 @@ fn processes_that_share_memory_go_on_where_they_were() {
         "TWINPAGE_SEED={seed}: {err}"
     );
     assert!(!err.contains("no checkpoint"), "nothing is waited for: {err}");
+}
+
+/// As from a service manager, or a system that shuts down: the signal reaches every process, in an order drawn by chance.
+/// None notices it, also one that would end of it, or handle it.
+#[test]
+fn a_tree_of_which_every_process_is_asked_to_end_is_suspended() {
+    for signal in [Signal::TERM, Signal::HUP] {
+        let mut chance = chance(seed(), "all are asked to end");
+        let mut life = Life::begin(
+            "until_go() { until [ -e ../go ]; do sleep 0.02; done; }
+             (until_go; echo first) & (trap 'echo handled' TERM HUP; until_go; echo second) | cat &
+             setsid sleep 1000 & until_go; kill $!; wait; echo end",
+        );
+        for _ in 0..3 {
+            life.until_checkpoint_of(6);
+            let mut family = family(life.child().id() as i32);
+            chance.shuffle(&mut family);
+            for pid in family {
+                // One that is not there any more ended with twinpage.
+                let _ = kill_process(Pid::from_raw(pid).expect("an id"), signal);
+            }
+            let (code, now) = life.end();
+            let err = now.read("err");
+            assert!(
+                code.is_none() && err.contains("suspended; go on with"),
+                "{code:?}: {err}"
+            );
+            life = now;
+            life.start(&["resume", "--every", "20ms"], &[]);
+        }
+        fs::write(life.path("go"), "").expect("a file");
+        let (code, life) = life.end();
+        let out = life.read("out");
+        let mut lines: Vec<&str> = out.lines().collect();
+        lines.sort_unstable();
+        let expected = (Some(0), vec!["end", "first", "second"]);
+        assert_eq!((code, lines), expected, "{}", life.read("err"));
+    }
 }
 
 /// A suspension has the children in it, too.
@@ -624,38 +676,59 @@ fn a_suspension_does_not_wait_for_ever() {
     );
 }
 
+/// A child that is another user's, and may not kill the program, has not: when others kill that later, it goes on.
 #[test]
-fn an_orphan_belongs_to_the_program_until_it_ends() {
-    let (code, life) = Life::begin("(sleep 0.3; echo late >> log; echo later) & echo early; exit 3").end();
-    assert_eq!(
-        (code, life.read("out").as_str()),
-        (Some(3), "early\nlater\n"),
-        "{}",
-        life.read("err")
+fn a_kill_that_the_kernel_refuses_is_none() {
+    let Some(python) = python_with("os") else {
+        return;
+    };
+    if !may_change_users() {
+        return say("SKIPPED: a kill that is refused: it takes another user");
+    }
+    let program = "import os, time
+first = os.getpid()
+if os.fork() == 0:
+    os.setuid(65534)
+    for target in (first, -1):
+        try: os.kill(target, 9)
+        except OSError: pass
+    os._exit(3)
+print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+while not os.path.exists('../go'): time.sleep(0.01)
+print('end')";
+    let mut life = Life::begin(&format!("exec {python} -c \"{program}\""));
+    wait_until("its child was refused", || life.read("out") == "3\n");
+    kill(
+        life.child(),
+        Victim::Program,
+        &mut chance(seed(), "a kill that is refused"),
     );
-    assert_eq!(life.read("work/log"), "late\n");
+    fs::write(life.path("go"), "").expect("a file");
+    life.start(&["resume"], &[]);
+    let (code, life) = life.end();
+    let end = (code, life.read("out"));
+    assert_eq!(end, (Some(0), "3\nend\n".into()), "{}", life.read("err"));
 }
 
+/// A child that stays in the session which its parent has left cannot be made again so. Checkpoints wait, and come again.
 #[test]
-fn an_orphan_that_does_not_end_is_told_and_can_be_ended() {
-    let name = format!("99{}", 100_000 + std::process::id());
-    let mut life = Life::begin(&format!("sleep {name} & echo early"));
-    life.until_told("the program ended, and ");
-    assert!(
-        life.read("err").contains(&format!("(sleep {name})")),
-        "{}",
-        life.read("err")
+fn a_child_in_the_session_that_its_parent_left_is_waited_for() {
+    if which("setsid").is_none() {
+        return skip("a session that was left", "setsid", "util-linux");
+    }
+    let life = Life::begin(
+        "(sh -c 'until [ -e ../go ]; do sleep 0.02; done' & exec setsid sh -c 'until [ -e ../go ]; do sleep 0.02; done; sleep 0.3; echo left'); echo end",
     );
-    let pid = Pid::from_child(life.child());
-    kill_process(pid, Signal::TERM).expect("twinpage runs");
+    life.until_told("which began one later");
+    fs::write(life.path("go"), "").expect("a file");
     let (code, life) = life.end();
-    assert_eq!(
-        (code, life.read("out").as_str()),
-        (Some(0), "early\n"),
+    let end = (code, life.read("out"));
+    assert_eq!(end, (Some(0), "left\nend\n".into()), "{}", life.read("err"));
+    assert!(
+        life.read("err").contains("checkpoints are made again"),
         "{}",
         life.read("err")
     );
-    assert!(with_argument(&name).is_empty(), "it lives on");
 }
 
 /// Somebody kills its children, at any instant: it sees that, and goes on.

@@ -12,6 +12,8 @@ use crate::syscalls::THREAD_FLAGS;
 use rustix::fs::{Access, access};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
+use twinpage_os::proc_file;
+use twinpage_os::trace::Tid;
 
 /// What makes a namespace: clone(2).
 const NAMESPACES: u64 = (libc::CLONE_NEWNS
@@ -112,7 +114,8 @@ impl Program {
         }
     }
 
-    /// A SIGKILL is about to be sent. The program that kills itself, or that a descendant kills, has ended.
+    /// A SIGKILL is about to be sent. The program that kills itself, or that a descendant kills, has ended; one that the
+    /// kernel does not let the descendant kill has not.
     pub(super) fn before_kill(&mut self, call: &Stopped) {
         let first = self.pid();
         let target = match call.name {
@@ -123,14 +126,35 @@ impl Program {
                 .unwrap_or_default(),
             _ => call.int(0),
         };
-        self.kills_itself |= match (call.name, target) {
+        let kills = match (call.name, target) {
             ("pidfd_send_signal", target) => target == first, // itself, or the group that it leads
             ("tkill", tid) => self.threads.iter().any(|thread| thread.tid == tid),
             (_, 0) => group_of(self.caller().pid()) == Some(first),
             (_, -1) => self.caller.is_some(),     // all but the sender
             (_, target) => target.abs() == first, // it leads its group
         };
+        self.kills_itself |= kills && (self.caller.is_none() || may_signal(call.tid, self.process.thread()));
     }
+}
+
+/// Whether the kernel lets one thread send signals to another, by their users: kill(2). One that is gone gets none.
+fn may_signal(from: Tid, to: Tid) -> bool {
+    const CAP_KILL: u64 = 1 << 5;
+    let status = |tid: Tid| proc_file::text(format!("/proc/{tid}/status")).ok();
+    let (Some(from), Some(to)) = (status(from), status(to)) else {
+        return false;
+    };
+    // Real, effective, saved.
+    let users = |status: &str| -> Vec<u32> {
+        let line = proc_file::field(status, "Uid").unwrap_or_default();
+        line.split_ascii_whitespace()
+            .filter_map(|id| id.parse().ok())
+            .collect()
+    };
+    let (sender, receiver) = (users(&from), users(&to));
+    let is_same = |one: &u32| receiver.first() == Some(one) || receiver.get(2) == Some(one);
+    let capable = proc_file::mask(&from, "CapEff").is_some_and(|mask| mask & CAP_KILL != 0);
+    capable || sender.iter().take(2).any(is_same)
 }
 
 /// Exactly what a thread of the same program is made of; ids and storage may come along.

@@ -4,6 +4,7 @@
 //! * What the recorder refuses or has no room for, the program sees refused; any other error of it ends the run.
 //! * What would not be there after a resume, as a device or a named pipe, is refused when it is opened.
 
+use super::within::Sender;
 use super::{Decision, Start, Stopped, fail, not_there};
 use crate::descriptors;
 use crate::error::Result;
@@ -12,6 +13,7 @@ use crate::kernel::Settings;
 use crate::objects::Objects;
 use crate::program::Program;
 use crate::ptys;
+use crate::sockets::is_netlink;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -179,6 +181,9 @@ impl Program {
             && self.is_held(call, fd.as_fd(), sender)
         {
             return Ok(self.before_reply(call, fd, sender));
+        }
+        if sender.is_some_and(Sender::may_be_netlink) && is_netlink(fd.as_fd()) {
+            return Ok(self.before_question(call));
         }
         if !is_regular {
             self.before_typing(&fd, &stat);

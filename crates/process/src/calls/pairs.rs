@@ -8,6 +8,7 @@ use crate::pairs::{self, OPTIONS};
 use crate::program::Program;
 use crate::sockets::{Protocol, Replies, is_netlink, protocol};
 use crate::unix_sockets::{is_unix, leads_outside};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use twinpage_os::inject::{self, Call, ROOM};
 
@@ -95,23 +96,48 @@ impl Program {
     }
 
     /// The kernel is asked for addresses or interfaces; what would change them is refused. See rtnetlink(7).
-    fn before_question(&self, call: &Stopped) -> Decision {
-        const KIND_AT: u64 = 4; // in a struct nlmsghdr
-        const GETS: u64 = 2; // of each four kinds
-        let word = |at: u64| self.caller().read_u64(at).ok();
-        let message = match call.name {
-            "sendto" => Some(call.arguments[1]),
-            "sendmsg" => word(call.arguments[1] + 16).and_then(word), // the first buffer of a struct msghdr
-            _ => None,
+    pub(super) fn before_question(&self, call: &Stopped) -> Decision {
+        let a = call.arguments;
+        let word = |at: u64| self.caller().read_u64(at);
+        let in_message = |at: u64| Ok((word(at + 16)?, word(at + 24)?)); // of a struct msghdr: buffers, and how many
+        let messages: io::Result<Vec<Option<Vec<u8>>>> = match call.name {
+            "sendto" | "write" => self.gathered([(a[1], a[2])]).map(|message| vec![message]),
+            "writev" | "pwritev2" => self.in_vector(a[1], a[2]).map(|message| vec![message]),
+            "sendmsg" => in_message(a[1]).and_then(|(at, count)| Ok(vec![self.in_vector(at, count)?])),
+            "sendmmsg" => heads(call)
+                .map(|head| in_message(head).and_then(|(at, count)| self.in_vector(at, count)))
+                .collect(),
+            _ => Ok(vec![None]), // of a file or a pipe
         };
-        match message.and_then(|at| word(at + KIND_AT)) {
-            Some(kind) if kind & 3 == GETS => Decision::Run,
-            Some(_) => fail(
+        match messages {
+            Ok(messages) if messages.iter().all(|one| one.as_deref().is_some_and(asks)) => Decision::Run,
+            Ok(_) => fail(
                 libc::EPERM,
                 "a change of the machine's network cannot be taken back",
             ),
-            None => Decision::Run, // the kernel will refuse it
+            Err(_) => Decision::Run, // the kernel will refuse it
         }
+    }
+
+    fn in_vector(&self, at: u64, count: u64) -> io::Result<Option<Vec<u8>>> {
+        let count = count.min(MOST_BUFFERS); // the kernel refuses more
+        let words = (0..2 * count).map(|index| self.caller().read_u64(at + index * 8));
+        let words = words.collect::<io::Result<Vec<u64>>>()?;
+        self.gathered(words.chunks_exact(2).map(|buffer| (buffer[0], buffer[1])))
+    }
+
+    /// What is in buffers, one after the other; `None` of more than questions are.
+    fn gathered(&self, buffers: impl IntoIterator<Item = (u64, u64)>) -> io::Result<Option<Vec<u8>>> {
+        let mut bytes = Vec::new();
+        for (at, length) in buffers {
+            let before = bytes.len();
+            if length > MOST_QUESTION_BYTES - before as u64 {
+                return Ok(None);
+            }
+            bytes.resize(before + length as usize, 0);
+            self.caller().read(at, &mut bytes[before..])?;
+        }
+        Ok(Some(bytes))
     }
 
     /// What a look into a TCP connection within the tree would not see, and a connection made by sending.
@@ -237,6 +263,29 @@ impl Program {
     }
 }
 
+/// Buffers of a message, writev(2).
+const MOST_BUFFERS: u64 = 1024;
+const MOST_QUESTION_BYTES: u64 = 64 << 10;
+
+/// Whether all that a message of netlink(7) has the kernel do is to answer: each may be several, one after the other.
+fn asks(mut message: &[u8]) -> bool {
+    const HEAD: usize = 16; // struct nlmsghdr: its length, its kind
+    const LOWEST: u16 = 16; // what is below controls the exchange
+    const GETS: u16 = 2; // of each four kinds
+    while let Some(head) = message.first_chunk::<HEAD>() {
+        let length = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let kind = u16::from_ne_bytes([head[4], head[5]]);
+        if kind >= LOWEST && kind & 3 != GETS {
+            return false;
+        }
+        // The kernel takes no more after one that is cut off.
+        message = message
+            .get(length.max(HEAD).next_multiple_of(4)..)
+            .unwrap_or_default();
+    }
+    true
+}
+
 fn out_of_band() -> Decision {
     fail(
         libc::EOPNOTSUPP,
@@ -249,4 +298,30 @@ pub(super) fn empty_message() -> Decision {
         libc::EINVAL,
         "an empty message cannot be seen in a socket, and so not captured; send at least a byte",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_found_behind_questions() {
+        let message = |kind: u16, length: u32| {
+            let mut bytes = vec![0; 20];
+            bytes[..4].copy_from_slice(&length.to_ne_bytes());
+            bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+            bytes
+        };
+        let [asks_links, makes_address, ends] = [libc::RTM_GETLINK, libc::RTM_NEWADDR, 3];
+        let both = |first: (u16, u32), second: u16| [message(first.0, first.1), message(second, 20)].concat();
+        assert!(asks(&message(asks_links, 20)) && asks(&message(ends, 20)) && asks(&[]));
+        assert!(asks(&both((asks_links, 20), asks_links)));
+        assert!(!asks(&message(makes_address, 20)) && !asks(&message(makes_address, 0)));
+        assert!(!asks(&both((asks_links, 20), makes_address)));
+        assert!(
+            !asks(&both((asks_links, 17), makes_address)),
+            "lengths are rounded up"
+        );
+        assert!(asks(&both((asks_links, 4000), makes_address)), "that is cut off");
+    }
 }

@@ -107,7 +107,7 @@ impl Program {
             let is_inet = is_known && [libc::AF_INET, libc::AF_INET6].contains(&domain);
             let asks_for_routes = domain == libc::AF_NETLINK && protocol == libc::NETLINK_ROUTE;
             if !is_inet && !asks_for_routes && domain != libc::AF_UNIX {
-                return Ok(self.refused_to_first(do_without(libc::EACCES, OTHERS)));
+                return Ok(do_without(no_such(domain, kind, protocol), OTHERS));
             }
             self.descriptors.give(0);
             return Ok(Decision::Run);
@@ -121,7 +121,7 @@ impl Program {
         }
         if protocol.is_none() && !is_unix(ours.as_fd()) {
             return Ok(match rustix::net::sockopt::socket_type(&ours) {
-                Ok(_) => self.refused_to_first(fail(libc::EACCES, OTHERS)),
+                Ok(_) => fail(libc::EACCES, OTHERS),
                 Err(_) => Decision::Run, // no socket: the kernel will refuse it
             });
         }
@@ -149,14 +149,6 @@ impl Program {
             return self.before_bind(call);
         }
         Ok(Decision::Run)
-    }
-
-    /// A socket that is not captured ends with the descendant that made it, and checkpoints wait for that.
-    fn refused_to_first(&self, refused: Decision) -> Decision {
-        match self.caller {
-            Some(_) => Decision::Run,
-            None => refused,
-        }
     }
 
     /// bind(2) of a Unix socket: it makes a file if its name is one.
@@ -260,5 +252,18 @@ impl Program {
             Ok(()) => Decision::Done(0),
             Err(_) => Decision::Done(-i64::from(libc::EFAULT)),
         }
+    }
+}
+
+/// The error of a kernel without such sockets, or of one that a user may not have. What asks for another protocol than
+/// TCP or UDP (Multipath TCP, SCTP) goes on with these where the kernel lacks it.
+fn no_such(domain: i32, kind: i32, protocol: i32) -> i32 {
+    let is_inet = [libc::AF_INET, libc::AF_INET6].contains(&domain);
+    let is_question = [libc::IPPROTO_ICMP, libc::IPPROTO_ICMPV6].contains(&protocol);
+    match kind & 0xf {
+        libc::SOCK_STREAM | libc::SOCK_DGRAM | libc::SOCK_SEQPACKET if is_inet && !is_question => {
+            libc::EPROTONOSUPPORT
+        }
+        _ => libc::EACCES,
     }
 }

@@ -51,12 +51,17 @@ pub(super) fn internet_address(bytes: &[u8]) -> Option<SocketAddr> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender {
     pub(super) inode: u64,
-    /// `None` of a Unix socket.
+    /// `None` of a Unix socket, and of one that asks the kernel: netlink(7).
     pub(super) protocol: Option<Protocol>,
     kind: i32,
 }
 
 impl Sender {
+    /// Whether it is no socket of the internet, nor one of a stream.
+    pub(super) fn may_be_netlink(self) -> bool {
+        self.protocol.is_none() && self.sends_messages()
+    }
+
     /// Whether what is sent stays apart.
     pub(super) fn sends_messages(self) -> bool {
         self.kind != libc::SOCK_STREAM

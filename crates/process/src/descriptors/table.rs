@@ -49,6 +49,8 @@ pub struct Descriptors {
     listed: HashMap<(i32, Tid), usize>,
     /// What is known of files that are watched.
     pub(super) watched: inotify::Known,
+    /// The program has ended, and its table with it.
+    first_ended: bool,
     /// A thread may have a table of its own.
     may_be_apart: bool,
     /// Descriptors may come in messages of descendants or of other programs.
@@ -69,6 +71,7 @@ impl Default for Descriptors {
             read_out: RefCell::default(),
             listed: HashMap::new(),
             watched: inotify::Known::default(),
+            first_ended: false,
             may_be_apart: false,
             may_be_sent: false,
             touched: Touched::all(),
@@ -117,6 +120,12 @@ impl Descriptors {
     pub fn let_go(&mut self) {
         self.ours.clear();
         self.touched.all = true;
+    }
+
+    /// The program has ended: the first table is empty.
+    pub fn end_first(&mut self) {
+        self.first_ended = true;
+        self.let_go();
     }
 
     /// The threads that do not share the first table, and the table of each.
@@ -342,7 +351,10 @@ impl Descriptors {
                 all.extend(known.map(|(fd, descriptor)| (number(table, split(*fd).1), Some(descriptor))));
                 continue;
             }
-            let in_it = numbers(owner.thread())?;
+            let in_it = match self.first_ended && table == 0 {
+                true => Vec::new(),
+                false => numbers(owner.thread())?,
+            };
             if let Some(high) = in_it.iter().find(|fd| split(**fd).0 > 0) {
                 return Err(Error::Unsupported(format!(
                     "descriptor {high}: numbers this high are not captured; use lower ones"

@@ -155,7 +155,7 @@ impl Program {
         if self.members.sleepers.pids.is_empty() {
             return Ok(false);
         }
-        let identity = Identity::of(self.process.thread())?;
+        let identity = self.identity()?;
         let sleepers = &mut self.members.sleepers;
         let is_same = sleepers.identity.as_ref() == Some(&identity);
         sleepers.identity_now = Some(identity);
@@ -166,10 +166,10 @@ impl Program {
             return Ok(true);
         }
         let mut sessions: HashMap<i32, Option<Pid>> = HashMap::new();
-        let (descendants, first) = (&self.descendants, self.process.pid());
+        let (descendants, first, ended) = (&self.descendants, self.pid(), self.ending.is_some());
         let changed = |member: &Member| {
             let parent = member.parent;
-            let lives = parent == first || descendants.of_thread(parent) == Some(parent);
+            let lives = parent == first && !ended || descendants.of_thread(parent) == Some(parent);
             let session = sessions
                 .entry(parent)
                 .or_insert_with(|| rustix::process::getsid(Pid::from_raw(parent)).ok());

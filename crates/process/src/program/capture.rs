@@ -7,7 +7,7 @@
 //! * A system call that the stop cut is taken up again so that the program never notices: see
 //!   [`crate::interrupted`].
 //! * Descendants are read in the same stop; while there are some, what cannot be captured is waited for.
-//! * Of a program that ended, a checkpoint says how, and holds what it printed last.
+//! * Of a program that ended, a checkpoint says how. It holds the descendants that live on, and what was printed last.
 
 use super::members::Found;
 use super::{Job, Program, State};
@@ -52,17 +52,18 @@ impl Program {
     /// Everything a checkpoint holds, read while nothing moves.
     fn look(&mut self, into: &mut Capture, stop: &mut Stop) -> Result<StopSnapshot> {
         self.take_back_shared();
-        let tid = self.threads[0].tid;
-        self.look_through(tid)?;
-        self.update_descriptors()?; // it tells which files memory shows
-        self.refresh(tid)?;
-        let mut parts = Parts::default();
-        if (self.memory).capture(&self.process, &mut self.objects, None, into, &mut parts)? {
-            self.fixed_changed = true;
-            self.follow_executable()?;
+        let tid = self.threads.first().map(|thread| thread.tid);
+        if let Some(tid) = tid {
+            self.look_through(tid)?;
         }
-        (stop.layout_us, stop.scan_us, stop.copy_us) = (parts.layout_us, parts.scan_us, parts.copy_us);
-        stop.pages = parts.pages;
+        self.update_descriptors()?; // it tells which files memory shows
+        match tid {
+            Some(tid) => {
+                self.refresh(tid)?;
+                self.look_at_memory(into, stop)?;
+            }
+            None => self.memory.forget(into),
+        }
         let pending = threads::pending(self.threads.iter().map(|thread| thread.tid))?;
         let moving = self.registers()?;
         self.rest.keep_doubtful(&self.process);
@@ -72,7 +73,10 @@ impl Program {
         self.capture_objects(into)?; // it is known what each process wrote to them
         self.fixed_changed |= self.ipc.look()?;
         let unfinished = self.unfinished();
-        let (timers, pending) = self.timers(tid, pending, clocks)?;
+        let (timers, pending) = match tid {
+            Some(tid) => self.timers(tid, pending, clocks)?,
+            None => Default::default(),
+        };
         let held = self.look_into_descriptors(tid, clocks)?;
         let continues = threads::is_to_continue(&pending);
         let live = VolatileState {
@@ -103,6 +107,17 @@ impl Program {
             streams,
             tree,
         })
+    }
+
+    fn look_at_memory(&mut self, into: &mut Capture, stop: &mut Stop) -> Result<()> {
+        let mut parts = Parts::default();
+        if (self.memory).capture(&self.process, &mut self.objects, None, into, &mut parts)? {
+            self.fixed_changed = true;
+            self.follow_executable()?;
+        }
+        (stop.layout_us, stop.scan_us, stop.copy_us) = (parts.layout_us, parts.scan_us, parts.copy_us);
+        stop.pages = parts.pages;
+        Ok(())
     }
 
     /// What the timers have left, and the signals that wait beside them. Timers run on while nothing else
@@ -141,7 +156,9 @@ impl Program {
             self.take_up(&mut moving)?;
             all.push(moving);
         }
-        self.look_through(all[0].tid)?;
+        if let Some(first) = all.first() {
+            self.look_through(first.tid)?;
+        }
         Ok(all)
     }
 
@@ -198,7 +215,7 @@ impl Program {
     /// What descriptors hold. What processes share has been looked at while all of them live: one that is killed closes
     /// its ends of sockets and terminals, and the kernel marks the robust mutexes that it had in shared memory
     /// (set_robust_list(2)), which others would see before its end.
-    fn look_into_descriptors(&mut self, tid: Tid, stopped: Clocks) -> Result<Vec<Held>> {
+    fn look_into_descriptors(&mut self, tid: Option<Tid>, stopped: Clocks) -> Result<Vec<Held>> {
         let threads = self.descendants.threads();
         let stands = threads.filter(|(.., state)| *state == State::GroupStopped);
         let stands = stands.map(|(pid, ..)| pid);
@@ -206,7 +223,7 @@ impl Program {
         self.sockets.within.clear(); // descriptors may move on between programs
         let held = self.descriptors.held(&Look {
             process: &self.process,
-            tid,
+            tid: tid.unwrap_or_default(), // the first table is empty then
             calls_nothing,
             stopped,
             replies: self.sockets.replies,
@@ -391,7 +408,7 @@ impl Program {
         };
         match error {
             Error::Unsupported(why) if self.descendants.any_lives() => Error::NotYet(why),
-            error if self.ending.is_none() && !self.stands_no_longer() => match self.killed_descendant() {
+            error if !self.was_killed() && !self.stands_no_longer() => match self.killed_descendant() {
                 Some(pid) => Error::NotYet(format!("process {pid} ends")),
                 None => error,
             },
@@ -404,15 +421,9 @@ impl Program {
         let clock = Instant::now();
         let micros = |clock: Instant| clock.elapsed().as_secs_f64() * 1e6;
         let mut stop = Stop::default();
-        if self.ending.is_some() || !self.stop_but_sleepers()? {
+        if self.is_over() || !self.stop_but_sleepers()? {
             if self.was_killed() {
                 return Err(Error::Killed);
-            }
-            if self.descendants.any_lives() {
-                self.go_on_as_before()?;
-                return Err(Error::NotYet(
-                    "the program ended, and processes that it made live on".into(),
-                ));
             }
             return self.capture_ending(into);
         }

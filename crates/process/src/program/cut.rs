@@ -10,6 +10,7 @@ use rustix::process::Pid;
 use twinpage_os::cpuid;
 use twinpage_os::proc_file;
 use twinpage_os::remote::Process;
+use twinpage_os::siginfo::SignalInfo;
 use twinpage_os::trace::{self, Registers, Tid};
 use twinpage_os::user_signals;
 
@@ -106,9 +107,7 @@ impl Program {
         if self.is_for_cpuid(tid, signal)? {
             return self.go_on(tid, 0);
         }
-        if trace::signal_info(tid).is_ok_and(|info| threads::asks_to_suspend(&info)) {
-            user_signals::ask_to_suspend(signal);
-            self.take_up_cut(tid)?;
+        if self.is_request(tid, signal)? {
             return self.go_on(tid, 0);
         }
         if signal == libc::SIGCONT {
@@ -125,17 +124,20 @@ impl Program {
         self.go_on(tid, signal)
     }
 
-    /// Whether a signal of a descendant is `^C` at the program's terminal, and asks for a suspension: then it did.
-    pub(super) fn is_suspending(&mut self, tid: Tid) -> Result<bool> {
+    /// Whether a signal asks for a suspension, whichever process of the tree it meets: then twinpage has it, and the
+    /// thread notices nothing. `^C` at a terminal that the tree made is for those at that terminal.
+    pub(super) fn is_request(&mut self, tid: Tid, signal: i32) -> Result<bool> {
         let session = |pid: i32| rustix::process::getsid(Pid::from_raw(pid)).ok();
-        let asks = trace::signal_info(tid)
-            .is_ok_and(|info| threads::is_interrupt(&info) && threads::asks_to_suspend(&info));
-        if !asks || session(tid) != session(self.pid()) {
-            return Ok(false); // a terminal that the tree made
+        let is_here = |info: &SignalInfo| {
+            !threads::is_interrupt(info) || session(tid).is_some_and(|own| Some(own) == session(self.pid()))
+        };
+        let asks =
+            trace::signal_info(tid).is_ok_and(|info| threads::asks_to_suspend(&info) && is_here(&info));
+        if asks {
+            user_signals::ask_to_suspend(signal);
+            self.take_up_cut(tid)?;
         }
-        user_signals::ask_to_suspend(libc::SIGINT);
-        self.take_up_cut(tid)?;
-        Ok(true)
+        Ok(asks)
     }
 
     /// Whether a signal came of cpuid, which is off for the thread: then it was answered.

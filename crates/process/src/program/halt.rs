@@ -5,7 +5,7 @@
 //! * No thread is left at an instruction whose fault has not reached its handler.
 //! * Descendants that sleep are left alone: see `asleep.rs`.
 //! * Threads that a signal had stopped stay stopped when the others go on.
-//! * The program may end meanwhile: that is an answer, not an error.
+//! * The program may end meanwhile: that is an answer, not an error. Descendants that live on stand still without it.
 //! * A thread that waits for a child it made by vfork(2) cannot be stopped. Then nothing is: those that stand go on as
 //!   if they had not been asked.
 
@@ -20,14 +20,14 @@ use twinpage_os::siginfo::SignalInfo;
 use twinpage_os::trace::{self, Status, Tid};
 
 impl Program {
-    /// Stops every thread. False when the program ended instead.
+    /// Stops every thread. False when the program ended instead, and no descendant lives on.
     pub(super) fn stop_all(&mut self) -> Result<bool> {
         if !self.halt()? {
             return Ok(false);
         }
         while let Some(tid) = self.faulting()? {
             self.let_fault_through(tid)?;
-            if self.ending.is_some() || !self.halt()? {
+            if self.is_over() || !self.halt()? {
                 return Ok(false);
             }
         }
@@ -92,8 +92,7 @@ impl Program {
     }
 
     fn stop_running(&mut self) -> Result<bool> {
-        // A program with no thread left ends as soon as its main thread is told of.
-        while self.threads.is_empty() || !self.running().is_empty() {
+        while self.awaits_end() || !self.running().is_empty() {
             if let Some(why) = self.descendants.obstacle() {
                 self.asked = None;
                 self.go_on_as_before()?;
@@ -104,15 +103,20 @@ impl Program {
                     self.ask(tid);
                 }
             }
-            if self.running().is_empty() && !self.threads.is_empty() {
+            if self.running().is_empty() && !self.awaits_end() {
                 break;
             }
             self.await_stop(true)?;
-            if self.ending.is_some() {
-                return Ok(false);
+            if self.is_over() {
+                break;
             }
         }
-        Ok(true)
+        Ok(!self.is_over())
+    }
+
+    /// Whether the program has no thread left: it ends as soon as its main thread is told of.
+    fn awaits_end(&self) -> bool {
+        self.threads.is_empty() && self.ending.is_none()
     }
 
     /// A thread that just died is told by wait. One that was told already, before the event of its making was, is none.

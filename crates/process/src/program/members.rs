@@ -254,7 +254,7 @@ impl Program {
         }
         let machine = self.machine.clone();
         let known = self.members.sleepers.identity_now.take();
-        let identity = known.map_or_else(|| Identity::of(self.process.thread()), Ok)?;
+        let identity = known.map_or_else(|| self.identity(), Ok)?;
         let mut captured = BTreeSet::new();
         for pid in living {
             let slept = self.members.sleepers.pids.contains(&pid);
@@ -288,7 +288,11 @@ impl Program {
                 found.members.push((member, Arc::default()));
             }
         }
-        found.foreground = Place::of(self.process.thread()).map_or(0, |place| place.foreground.max(0));
+        let first = self
+            .threads
+            .first()
+            .and_then(|_| Place::of(self.process.thread()));
+        found.foreground = first.map_or(0, |place| place.foreground.max(0));
         found.pages = (into.pieces.len() - before) as u64;
         Ok(found)
     }
@@ -351,7 +355,7 @@ impl Program {
         };
         let mut followed = self.members.take(pid)?;
         let maker = match followed.maker.take() {
-            Some(maker) if maker == self.process.pid() => Some(Maker {
+            Some(maker) if maker == self.process.pid() && self.ending.is_none() => Some(Maker {
                 process: &self.process,
                 memory: &mut self.memory,
             }),
@@ -409,7 +413,7 @@ impl Program {
             inject::call(process, tid, libc::SYS_waitid, &arguments)?;
             process.read_u64(ROOM)
         };
-        let told = if parent == self.pid() {
+        let told = if parent == self.pid() && self.ending.is_none() {
             ask(&self.process, self.process.thread())
         } else if self.descendants.of_thread(parent) == Some(parent) {
             self.follow(parent)?;
@@ -424,6 +428,10 @@ impl Program {
     /// Where a descendant is in the tree, if that can be made again.
     fn member(&self, pid: i32, state: MemberState) -> Result<context::Member> {
         let gone = || Error::NotYet(format!("process {pid} ends"));
+        if pid == self.pid() {
+            let why = "it has the id that the first process of the program had, which has ended";
+            return Err(Error::Unsupported(why.into()));
+        }
         let place = Place::of(pid).ok_or_else(gone)?;
         let parent = match place.parent {
             1 => None,

@@ -10,7 +10,8 @@
 //! a checkpoint holds meanwhile; `cut.rs` takes up the calls that this cut; `rest.rs` tells when nothing ran since;
 //! `standing.rs` has threads wait for a durable epoch; `executable.rs` keeps the program's own file; `job.rs` follows a
 //! user's `^Z`; `processor.rs` makes calls cheap; `tree.rs` answers the program's descendants; `members.rs` has those
-//! that a checkpoint found alive; `followed.rs` reads one of them; `place.rs` finds where a process is in the tree.
+//! that a checkpoint found alive; `followed.rs` reads one of them; `place.rs` finds where a process is in the tree;
+//! `told.rs` has processes know of their resume.
 
 mod asleep;
 mod capture;
@@ -25,6 +26,7 @@ mod place;
 mod processor;
 mod rest;
 mod standing;
+mod told;
 mod tree;
 
 use job::Job;
@@ -45,7 +47,7 @@ use crate::error::{Error, Result};
 use crate::files::{EpochFiles, Recorder};
 use crate::interrupted::Calls;
 use crate::ipc::Ipc;
-use crate::kernel::{Action, Dirty, Kernel, Settings};
+use crate::kernel::{Dirty, Kernel, Settings};
 use crate::layout::Layout;
 use crate::machine::Machine;
 use crate::memory::Memory;
@@ -56,6 +58,7 @@ use crate::sockets::Sockets;
 use crate::stdio::Stdio;
 use crate::threads::{self, ThreadState};
 use crate::timers::Dues;
+use identity::Identity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -112,7 +115,10 @@ pub struct Program {
     writer: context::Writer,
     /// The clocks of the last checkpoint.
     cut_at: Clocks,
+    /// How its first process ended. Descendants may live on.
     ending: Option<Ending>,
+    /// What a resume gives to all processes alike, as the first one had it last.
+    identity: Option<Identity>,
     /// The exit code of the main thread, when it ended before the others.
     main_thread_ended: Option<i32>,
     /// It sent SIGKILL to itself, or a descendant did.
@@ -159,6 +165,8 @@ pub struct Surroundings {
 /// What a resumed program has that cannot be read from its process again.
 #[derive(Debug, Default)]
 pub struct Carried {
+    /// How its first process ended, when descendants live on.
+    pub ended: Option<Ending>,
     /// The exit code of the main thread, when it ended before the others.
     pub main_thread_ended: Option<i32>,
     /// Values it wrote to files of its own in `/proc`.
@@ -178,7 +186,8 @@ impl Program {
         memory: Memory,
         surroundings: Surroundings,
     ) -> Result<Program> {
-        Ok(Program {
+        let ended = surroundings.carried.ended;
+        let mut program = Program {
             process,
             threads: tids
                 .iter()
@@ -217,6 +226,7 @@ impl Program {
             writer: context::Writer::default(),
             cut_at: Clocks::default(),
             ending: None,
+            identity: None,
             main_thread_ended: surroundings.carried.main_thread_ended,
             kills_itself: false,
             descendants: Descendants::default(),
@@ -230,7 +240,12 @@ impl Program {
             processor: SharedProcessor::NONE,
             held: None,
             stops: Vec::new(),
-        })
+        };
+        if let Some(ending) = ended {
+            program.end(ending);
+            program.kills_itself = true; // it is known how it ended
+        }
+        Ok(program)
     }
 
     /// Reads what is known of the program from the start: its file, and where its parts are.
@@ -238,36 +253,10 @@ impl Program {
     /// # Errors
     /// When it is gone.
     pub fn read_program(&mut self) -> Result<()> {
-        self.kernel.read_program(self.process.thread())
-    }
-
-    /// A program that reads keys from its terminal and handles a change of its size draws the screen again: it
-    /// may show something else than at the checkpoint. A program that reads lines hears nothing.
-    pub fn redraw(&self, actions: &[Action]) {
-        if self.streams.takes_whole_terminal() && handles(actions, libc::SIGWINCH) {
-            self.send(libc::SIGWINCH);
+        match self.ending {
+            None => self.kernel.read_program(self.process.thread()),
+            Some(_) => Ok(()),
         }
-    }
-
-    /// The program is told of its resume by a signal of its user's choice. One that neither handles it nor `waits` for
-    /// it, blocked, would end of it: its user is told instead.
-    pub fn tell_resumed(&mut self, signal: i32, actions: &[Action], waits: bool) {
-        if waits || handles(actions, signal) {
-            self.send(signal);
-        } else {
-            self.notes.say(&format!(
-                "the program does not handle signal {signal}, which was to tell it of the resume (--resume-signal): it was not sent"
-            ));
-        }
-    }
-
-    fn send(&self, signal: i32) {
-        let pid = rustix::process::Pid::from_raw(self.pid());
-        let signal = rustix::process::Signal::from_named_raw(signal);
-        // One that is gone is told by wait.
-        let _ = pid
-            .zip(signal)
-            .map(|(pid, signal)| rustix::process::kill_process(pid, signal));
     }
 
     /// From the next capture on it stands still.
@@ -278,7 +267,7 @@ impl Program {
     /// Whether it stands still at a checkpoint that is durable.
     #[must_use]
     pub fn is_held_at_checkpoint(&self) -> bool {
-        self.held == Some(true) && self.ending.is_none()
+        self.held == Some(true) && !self.is_over()
     }
 
     /// It goes on.
@@ -303,7 +292,7 @@ impl Program {
         self.cut_at
     }
 
-    /// How the program ended, if it did.
+    /// How the program ended, if it did. Descendants may live on: [`Program::is_over`].
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
         self.ending
@@ -359,7 +348,7 @@ impl Program {
 
     /// Whether a process is the program, or a descendant that was not waited for.
     pub(crate) fn is_of_tree(&self, pid: i32) -> bool {
-        pid == self.pid() || self.descendants.has(pid)
+        pid == self.pid() && self.ending.is_none() || self.descendants.has(pid)
     }
 
     /// The thread's steady state is read again at the next stop.
@@ -482,8 +471,21 @@ impl Program {
         self.standing.forget(tid);
         self.ipc.forget(tid);
         if tid == self.process.pid() {
-            self.ending = Some(ending);
+            self.end(ending);
         }
+    }
+
+    /// The first process ended. Descendants may live on: a checkpoint then holds nothing of it but how it ended.
+    fn end(&mut self, ending: Ending) {
+        self.ending = Some(ending);
+        self.threads.clear();
+        self.steady.clear();
+        self.main_thread_ended = None;
+        self.memory.end();
+        self.objects.leave(self.pid());
+        self.members.lose_parent(self.pid());
+        self.descriptors.end_first();
+        self.continue_job(); // it is none any more
     }
 
     /// The main thread ends before others: it is none of the threads any more, and its id stays taken until
@@ -542,16 +544,6 @@ impl Program {
         self.memory.replace(layout, tracker);
         self.kernel.read_program(pid)
     }
-}
-
-/// Whether a signal has a handler.
-fn handles(actions: &[Action], signal: i32) -> bool {
-    const DEFAULT: u64 = libc::SIG_DFL as u64;
-    const IGNORED: u64 = libc::SIG_IGN as u64;
-    let action = usize::try_from(signal - 1)
-        .ok()
-        .and_then(|index| actions.get(index));
-    action.is_some_and(|action| ![DEFAULT, IGNORED].contains(&action.handler))
 }
 
 fn is_gone(result: &std::io::Result<()>) -> bool {

@@ -217,7 +217,7 @@ impl Program {
                 .map(|thread| (thread.tid, thread.state))
                 .collect(),
         };
-        let own_rests = self.rest.holds(&mut own)?;
+        let own_rests = self.ending.is_some() || self.rest.holds(&mut own)?;
         Ok(self.members.all_rest(&self.descendants) && own_rests) // all are looked at
     }
 

@@ -150,16 +150,6 @@ impl Program {
         }
     }
 
-    /// No checkpoint is made any more, as the program has ended: what its descendants sent goes out, and what they wait
-    /// for is over.
-    pub(crate) fn release_replies(&mut self) {
-        if let Some(outbox) = self.sockets.outbox.clone() {
-            let last = outbox.last_durable();
-            self.cut_replies(last);
-            outbox.durable(last);
-        }
-    }
-
     /// Lets the threads go whose wait is over.
     ///
     /// # Errors

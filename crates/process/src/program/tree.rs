@@ -3,7 +3,7 @@
 //! * A stop of a descendant never waits for the program, nor does one of the program for a descendant.
 //! * A program makes no process before the first checkpoint of its life was begun.
 //! * What descendants share with the program, they may have changed: it is all looked at again at a checkpoint.
-//! * The program ended for its user when it and all its descendants did.
+//! * The program ended for its user when it and all its descendants did. Until then checkpoints are made.
 
 use super::cut::is_in_mask;
 use super::place::has_ended;
@@ -22,12 +22,13 @@ impl Program {
     /// The descendant that stopped, if it was none of the program's threads.
     pub(super) fn descendant_of(&mut self, tid: Tid) -> Option<i32> {
         let known = self.descendants.of_thread(tid);
-        if known.is_some() || tid == self.pid() || self.threads.iter().any(|thread| thread.tid == tid) {
+        let is_first = tid == self.pid() && self.ending.is_none();
+        if known.is_some() || is_first || self.threads.iter().any(|thread| thread.tid == tid) {
             return known;
         }
         // Its first stop comes before the event of its making; or it ended before both.
         let (pid, parent) = process_of(tid)?;
-        if pid == self.pid() {
+        if pid == self.pid() && self.ending.is_none() {
             return None;
         }
         if tid == pid {
@@ -51,8 +52,9 @@ impl Program {
         match status {
             Status::Exited(code) => self.end_descendant(tid, Ending::Exit(code)),
             Status::Killed(signal) => self.end_descendant(tid, Ending::Signal(signal)),
-            Status::Signal(signal) if self.is_for_cpuid(tid, signal)? => return self.go_on(tid, 0),
-            Status::Signal(libc::SIGINT) if self.is_suspending(tid)? => return self.go_on(tid, 0),
+            Status::Signal(signal) if self.is_for_cpuid(tid, signal)? || self.is_request(tid, signal)? => {
+                return self.go_on(tid, 0);
+            }
             Status::Signal(signal) => {
                 let signal = self.signal_for_descendant(tid, pid, signal);
                 self.members.about_to_change(pid, tid, Watch::Actions); // SA_RESETHAND
@@ -274,7 +276,8 @@ impl Program {
         self.fixed_changed = true;
     }
 
-    /// Whether the program has ended, and its descendants with it. A program that was killed leaves none.
+    /// Whether the program has ended, and its descendants with it: no checkpoint but the last is made any more. A program
+    /// that was killed leaves none.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.ending.is_some() && (self.was_killed() || !self.descendants.any_lives())

@@ -43,6 +43,8 @@ pub(super) struct Sources {
     keys: Keys,
     /// Directories that were removed, by the inode they had.
     gone: BTreeMap<u64, i32>,
+    /// The terminal, for a program that has ended: it has no descriptor of its own.
+    terminal: Option<i32>,
     _open: Vec<OwnedFd>,
 }
 
@@ -92,7 +94,7 @@ impl Sources {
         for &(first, last) in &self.gaps {
             spawn::close_range(first, last);
         }
-        spawn::place_streams(&[-1; 3], terminal);
+        spawn::place_streams(&[-1; 3], self.terminal.or(terminal));
     }
 }
 
@@ -129,7 +131,7 @@ pub(super) fn open(
         state,
         gone: BTreeMap::new(),
     };
-    if let Some(gone) = &fixed.kernel.directory_gone {
+    if let (Some(gone), None) = (&fixed.kernel.directory_gone, fixed.ended) {
         opener.gone_directory(gone)?;
     }
     spawn::raise_descriptor_limit()
@@ -162,7 +164,8 @@ pub(super) fn open(
     let mut objects = BTreeMap::new();
     let keys = Keys::new(&context.live.objects);
     let members = context.members.iter().map(|member| &member.fixed);
-    for fixed in std::iter::once(fixed).chain(members) {
+    let first = Some(fixed).filter(|first| first.ended.is_none());
+    for fixed in first.into_iter().chain(members) {
         for key in fixed.mappings.iter().filter_map(|mapping| keys.of(mapping)) {
             if let Entry::Vacant(entry) = objects.entry(key) {
                 let file = made.open(key.0, OFlags::from_bits_retain(key.1))?;
@@ -183,6 +186,9 @@ pub(super) fn open(
             files.insert(exe.clone(), opener.open_executable(exe)?);
         }
     }
+    let terminal = surroundings.streams.terminal().filter(|_| fixed.ended.is_some());
+    let terminal = terminal.and_then(|stream| opener.streams[stream as usize].take());
+    let terminal = terminal.map(|end| opener.keep(end)).transpose()?;
     let gaps = gaps(&places, opener.base);
     Ok(Sources {
         base: opener.base,
@@ -192,6 +198,7 @@ pub(super) fn open(
         objects,
         keys,
         gone: opener.gone,
+        terminal,
         _open: opener.open,
     })
 }

@@ -7,7 +7,7 @@
 //! 4. The child is emptied and mapped again, driven from outside by injected calls (`space`).
 //! 5. Its pages are filled from the store, all processors at once.
 //! 6. Its kernel state is set, its threads are made (`kernel`).
-//! 7. Registers last: from then on it is the program.
+//! 7. Registers last: from then on it is the program. One that has ended ends again instead.
 //!
 //! Nothing of the program runs before all of it is there; a failure on the way leaves the state
 //! directory as it was.
@@ -133,6 +133,16 @@ pub fn restore(
         kernel::give_terminal(&process, terminal as u64, context.tree.foreground)?;
     }
     terminals::give(&process, &grown.living, context)?;
+    let layout = crate::layout::Layout::open(pid)
+        .map_err(|source| Error::target("cannot look at the program", source))?;
+    let ended = match context.fixed.ended {
+        None => None,
+        Some(_) => {
+            let tracker = crate::program::track(&process, pid)?;
+            tree::end_first(&process)?; // its signals are forgotten as the others are filled
+            Some(tracker)
+        }
+    };
     let with = With {
         tree: context,
         sources: &sources,
@@ -152,12 +162,13 @@ pub fn restore(
         kernel::enter_directory(&process, own)?;
         descendants.push(descendant(process, own, pages, &with, &mut calls)?);
     }
-    let (tracker, tids) = fill_process(&process, context, &pages, &with)?;
+    let (tracker, tids) = match ended {
+        None => fill_process(&process, context, &pages, &with)?,
+        Some(tracker) => (tracker, Vec::new()),
+    };
     let segments = made.segments(&context.fixed.segments)?;
     let objects = made.finish(context)?;
     begin(&process, context, &with, &mut calls)?;
-    let layout = crate::layout::Layout::open(pid)
-        .map_err(|source| Error::target("cannot look at the program", source))?;
     let process = match context.fixed.main_thread_ended {
         Some(code) => threads::end_main_thread(process, &tids, code)?,
         None => process,
@@ -264,6 +275,9 @@ fn fill_process(
 
 /// Gives every thread of a process its registers.
 fn begin(process: &Process, context: &Context, with: &With<'_>, calls: &mut Calls) -> Result<()> {
+    if context.threads.is_empty() {
+        return Ok(()); // it ended
+    }
     let length = registers::extended_length(process.pid())?;
     for thread in &context.threads {
         let unfinished = &with.tree.unfinished;
@@ -284,7 +298,10 @@ fn start_child(context: &Context, around: &Surroundings<'_>, sources: &files::So
     let (mut ready, ready_end) = std::io::pipe().map_err(make)?;
     let ready_end = sources.above(ready_end)?; // out of the way of the program's descriptors
     let ready_end_fd = ready_end.as_raw_fd();
-    let directory = sources.working_directory(&fixed.kernel)?;
+    let directory = match fixed.ended {
+        None => sources.working_directory(&fixed.kernel)?,
+        Some(_) => c"/".to_owned(),
+    };
     let terminal = around.streams.terminal().map(|stream| stream as i32);
     let umask = fixed.kernel.umask;
     namespaces::set_last_pid(fixed.pid - 1).map_err(make)?;

@@ -58,6 +58,11 @@ pub(super) fn grow(first: &Process, context: &Context) -> Result<Grown> {
     Ok(Grown { living })
 }
 
+/// The first process had ended: it ends again once it has made the others, before these are what they were.
+pub(super) fn end_first(first: &Process) -> Result<()> {
+    exit(first, 0)
+}
+
 /// Forgets signals that the making of others left in a process: each thread of it blocks all of them meanwhile.
 pub(super) fn forget_signals(process: &Process) -> Result<()> {
     loop {

@@ -198,7 +198,7 @@ pub fn run(
         return Err(Error::State(format!("output could not be passed on: {trouble}")));
     }
     drop(finished.scheme);
-    if program.ending().is_some() && !program.was_killed() {
+    if program.is_over() && !program.was_killed() {
         Rested::of(program.files.state()).remove();
     }
     Ok(Summary {
@@ -206,6 +206,9 @@ pub fn run(
         ..ledger.summary(program.ending())
     })
 }
+
+/// Signals that end what lives on after the first process, where they do not suspend it.
+pub(crate) const ENDING: [i32; 4] = [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT];
 
 /// How long a suspension waits for readers of what was printed. The rest is printed at the resume.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -260,6 +263,7 @@ struct Drive<'a> {
     /// Its user was told that a checkpoint waits.
     told_that_it_waits: bool,
     complained_of_company: bool,
+    told_that_it_runs_on: bool,
     /// When the program ended, if descendants live on.
     ended: Option<Instant>,
     rested: Rested,
@@ -297,6 +301,7 @@ impl<'a> Drive<'a> {
             asked: None,
             told_that_it_waits: false,
             complained_of_company: false,
+            told_that_it_runs_on: false,
             ended: None,
         })
     }
@@ -324,7 +329,7 @@ impl<'a> Drive<'a> {
             self.hurry();
             self.follow_job()?;
             let asked = user_signals::suspension();
-            match self.company(asked.is_some())? {
+            match self.company(asked)? {
                 Company::None => {}
                 Company::Waits => continue,
                 Company::GivesUp => {
@@ -481,7 +486,7 @@ impl<'a> Drive<'a> {
                 }
                 Err(error) => {
                     let why = failed(self.program, self.pace, error)?;
-                    if self.program.ending().is_none() {
+                    if !self.program.is_over() {
                         return Ok(Some(why));
                     }
                 }

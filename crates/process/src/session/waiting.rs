@@ -6,7 +6,7 @@
 //! * What is printed meanwhile is held without a limit: a writer that waited for room would wait for itself.
 //! * A request to suspend waits for a bounded time. After it the last checkpoint is what a resume goes on from.
 
-use super::Drive;
+use super::{Drive, ENDING};
 use crate::error::Result;
 use crate::pace::Every;
 use std::time::{Duration, Instant};
@@ -37,8 +37,8 @@ pub(super) enum Company {
 
 /// How long a suspension waits for a checkpoint that cannot be made.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// With a fixed interval, what a kill may lose before it is told; and how long a program that ended waits for its
-/// descendants before that is.
+/// With a fixed interval, what a kill may lose before it is told; and how long a program has ended before it is told that
+/// descendants live on.
 const UNTOLD: Duration = Duration::from_secs(2);
 /// Between two tries: each stops all processes.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -46,11 +46,12 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 impl Drive<'_> {
     /// Whether a checkpoint can be made, as far as descendants go. One that is due waits for them.
-    pub(super) fn company(&mut self, asked: bool) -> Result<Company> {
-        if self.program.ending().is_some() {
-            self.outlived(asked);
+    pub(super) fn company(&mut self, asked: Option<i32>) -> Result<Company> {
+        let has_ended = self.program.ending().is_some();
+        if has_ended && (self.program.is_over() || self.outlived(asked)) {
             return Ok(Company::Waits);
         }
+        let asked = asked.is_some();
         let now = Instant::now();
         if asked && self.waiting.is_some() && self.asked_for_long() {
             self.give_up();
@@ -156,21 +157,30 @@ impl Drive<'_> {
         ));
     }
 
-    /// The program ended, and processes that it made live on. They belong to it: its user waits for them, or ends them.
-    fn outlived(&mut self, asked: bool) {
-        self.program.release_replies();
-        let since = self.ended.get_or_insert_with(Instant::now);
-        user_signals::suspend_on(&[libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT]);
-        if asked {
+    /// The program ended, and processes that it made live on. They belong to it: checkpoints go on, and its user waits for
+    /// them, suspends them, or ends them. Signals that would go to the program have them end. Whether one does.
+    fn outlived(&mut self, asked: Option<i32>) -> bool {
+        let since = match self.ended {
+            Some(since) => since,
+            None => {
+                user_signals::end_on(&ENDING);
+                self.program.streams.leave_terminal(); // with its session's leader
+                *self.ended.insert(Instant::now())
+            }
+        };
+        if asked.is_some_and(|signal| !user_signals::suspends(signal)) {
             self.program.kill_all();
-        } else if since.elapsed() > UNTOLD && !self.complained_of_company {
-            self.complained_of_company = true;
+            return true;
+        }
+        if since.elapsed() > UNTOLD && !self.told_that_it_runs_on {
+            self.told_that_it_runs_on = true;
             if let Some(process) = self.program.company() {
                 self.program.notes.say(&format!(
-                    "the program ended, and {}, which it made, runs on; twinpage waits for it (^C ends it)",
+                    "the program ended, and {}, which it made, runs on with checkpoints; twinpage waits for it (^C ends it)",
                     process.name()
                 ));
             }
         }
+        false
     }
 }

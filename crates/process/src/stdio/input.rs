@@ -118,6 +118,11 @@ pub(super) enum Fed {
 }
 
 impl Input {
+    /// Whether it comes from a real terminal.
+    pub(super) fn is_at_terminal(&self) -> bool {
+        self.inlet.as_ref().is_some_and(|inlet| inlet.real.is_some())
+    }
+
     /// The real terminal is as it was found until it is read again.
     pub(super) fn give_terminal_back(&mut self) {
         if let Some(real) = self.inlet.as_mut().and_then(|inlet| inlet.real.as_mut()) {

@@ -403,6 +403,16 @@ impl Stdio {
         self.shared.wake();
     }
 
+    /// The program has left its terminal: what is typed there is its user's. Input from elsewhere goes on.
+    pub fn leave_terminal(&self) {
+        let state = self.shared.lock();
+        let is_read = (state.input.as_ref()).is_some_and(|input| input.is_at_terminal());
+        drop(state);
+        if is_read {
+            self.give_terminal_back();
+        }
+    }
+
     /// Waits until everything that may go outside is there, but no longer than `at_most`.
     pub fn let_out_within(&self, at_most: Duration) {
         let until = Instant::now() + at_most;

@@ -249,6 +249,19 @@ fn build(file: &str, name: &str, from: &[PathBuf], how: impl FnOnce(&Path) -> Co
     done.display().to_string()
 }
 
+/// The package of Debian that brings a tool.
+pub(crate) fn package_of(tool: &str) -> &str {
+    match tool {
+        "mpicc" => "libopenmpi-dev",
+        "mpirun" => "openmpi-bin",
+        "redis-cli" => "redis-tools",
+        "seq" | "tee" | "sort" | "uniq" | "cat" | "tr" | "cksum" | "sleep" => "coreutils",
+        "xargs" => "findutils",
+        "sh" => "dash",
+        tool => tool,
+    }
+}
+
 /// Where a tool is, as the shell would find it.
 pub(crate) fn which(tool: &str) -> Option<String> {
     let path = std::env::var_os("PATH")?;
