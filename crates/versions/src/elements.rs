@@ -31,10 +31,12 @@ use crate::statistics::Statistics;
 use crate::ticket::Ticket;
 use crate::value::Value;
 use crate::words::{durable_word, persist, word};
+use std::collections::HashSet;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use twinpage_core::Offset;
 use twinpage_os::Direct;
 
 /// An array of `T` with `N` versions of each element: 2, or 3 where an update must never wait for the one before.
@@ -81,6 +83,16 @@ struct Work {
     claimed: Vec<u64>,
     /// Ranges of the batch that are of earlier updates.
     earlier: usize,
+    /// Where values are stored past the caches: those that the batch writes back, as they were changed in place.
+    listed: HashSet<Offset>,
+}
+
+impl Work {
+    /// The batch was handed over, with update `last` as its last one: the next is empty.
+    fn passed_on(&mut self, last: u64) {
+        self.handed = last;
+        self.listed.clear();
+    }
 }
 
 #[derive(Debug)]

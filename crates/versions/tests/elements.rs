@@ -3,8 +3,11 @@
 mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use support::folders;
 use twinpage_campaign::seed;
+use twinpage_os::direct::Direct;
+use twinpage_os::modelled::Model;
 use twinpage_versions::{Error, Options, Pace, Versions};
 
 type Text = [u8; 256];
@@ -102,6 +105,41 @@ fn any_updates_beside_a_vector() {
             }
         }
     }
+}
+
+/// What is changed in place again and again is written back once with its batch, also where values are stored past the
+/// caches: of each update the numbers are, and of the batch the values. What a failed update listed is listed again.
+#[test]
+fn what_is_changed_often_is_written_back_once() {
+    let model = Arc::new(Model::streaming(&[], 1 << 20));
+    let options = Options::new().pace(Pace::Manual).stepped();
+    let mut array = Versions::<Text, 3>::open_on(&options, model.clone(), 2, text).unwrap();
+    let written = |array: &Versions<Text, 3>, before: u64| {
+        array.durable().unwrap();
+        model.counts().write_backs - before
+    };
+    let change = |array: &mut Versions<Text, 3>, panics: bool| {
+        array.update(|update| {
+            for turn in 0..10_000 {
+                let byte = &mut update.get_mut(turn % 2)[9];
+                *byte = byte.wrapping_add(1);
+            }
+            assert!(!panics, "on purpose");
+        });
+    };
+    let before = model.counts().write_backs;
+    for _ in 0..10 {
+        change(&mut array, false);
+    }
+    let lines = written(&array, before);
+    assert!((8..100).contains(&lines), "{lines} lines were written back");
+    let before = model.counts().write_backs;
+    catch_unwind(AssertUnwindSafe(|| change(&mut array, true))).unwrap_err();
+    change(&mut array, false);
+    let lines = written(&array, before);
+    assert!((8..100).contains(&lines), "{lines} lines were written back");
+    assert_eq!(array.get(0)[9], text(0)[9].wrapping_add((11 * 5000 % 256) as u8));
+    assert_eq!(model.complaint(), None);
 }
 
 #[test]

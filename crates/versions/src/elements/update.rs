@@ -10,7 +10,9 @@ use crate::format::{LAST_NUMBER, encode};
 use crate::handover::Batch;
 use crate::value::Value;
 use crate::words::word;
+use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
+use twinpage_core::Offset;
 
 /// A running update. See [`Versions::update`].
 #[derive(Debug)]
@@ -24,7 +26,7 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
     pub(super) fn begin(array: &'a mut Versions<T, N>) -> Self {
         let (work, opened) = (&mut array.work, &mut array.opened);
         if opened.collecting.begin(&opened.engine.shared.handover) {
-            work.handed = opened.last;
+            work.passed_on(opened.last);
             opened.owed.pay();
         }
         let batch = opened.collecting.batch(&opened.engine.shared.handover);
@@ -80,8 +82,7 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
         let (from, to) = self.claim(index);
         if self.array.streams {
             // What the caller stores is written back with the batch.
-            let at = self.array.offset(to);
-            self.batch().ranges.push(at..at + size_of::<T>() as u64);
+            self.list(self.array.offset(to));
             self.drain();
         }
         // SAFETY: two versions do not overlap; the operating one is only reached through `self`.
@@ -139,6 +140,13 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
         }
     }
 
+    /// The value at `at` is written back with the batch, however often that is asked for.
+    fn list(&mut self, at: Offset) {
+        if self.array.work.listed.insert(at) {
+            self.batch().ranges.push(value_range::<T>(at));
+        }
+    }
+
     fn batch(&mut self) -> &mut Batch {
         let opened = &mut self.array.opened;
         opened.collecting.batch(&opened.engine.shared.handover)
@@ -164,7 +172,7 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
         self.array.work.claimed.push(at);
         if !self.array.streams {
             let batch = self.batch();
-            batch.ranges.push(value..value + size_of::<T>() as u64);
+            batch.ranges.push(value_range::<T>(value));
             batch.ranges.push(at..at + 8);
         }
         (self.array.value(index, newest), self.array.value(index, free))
@@ -214,7 +222,9 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
         let shared = &array.opened.engine.shared;
         let batch = array.opened.collecting.batch(&shared.handover);
         if shared.planted != Some(Planted::PanickedNumberStays) {
-            batch.ranges.truncate(array.work.earlier);
+            for range in batch.ranges.drain(array.work.earlier..) {
+                array.work.listed.remove(&range.start);
+            }
         }
         for before in array.work.before.drain(..).rev() {
             let at = array.work.bytes_before.len() - size_of::<T>();
@@ -228,9 +238,7 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
             shared.stored(before.numbers..before.numbers + 8);
             if array.streams {
                 // What the earlier update streamed is not written back by its batch.
-                batch
-                    .ranges
-                    .push(before.value..before.value + size_of::<T>() as u64);
+                batch.ranges.push(value_range::<T>(before.value));
                 batch.ranges.push(before.numbers..before.numbers + 8);
             }
         }
@@ -243,6 +251,11 @@ impl<'a, T: Value, const N: usize> Update<'a, T, N> {
             batch.ranges.push(at..at + 8);
         }
     }
+}
+
+/// Where the value at `at` is.
+fn value_range<T>(at: Offset) -> Range<Offset> {
+    at..at + size_of::<T>() as u64
 }
 
 impl<T: Value, const N: usize> Drop for Update<'_, T, N> {
@@ -281,7 +294,7 @@ impl<T: Value, const N: usize> Drop for Update<'_, T, N> {
         }
         let due = opened.owed.is_due();
         if opened.collecting.end(&shared.handover, due) {
-            work.handed = opened.last;
+            work.passed_on(opened.last);
             opened.owed.pay();
         }
         shared.offered(due);
