@@ -10,6 +10,7 @@ use super::bulk::Filling;
 use super::entry::{Entry, OccupiedEntry, VacantEntry};
 use super::iter::{IntoIter, IntoKeys, IntoValues, Iter, IterMut, Keys, Range, RangeMut, Values, ValuesMut};
 use super::node::{LEAST, Leaf, MOST, Node};
+use super::search::Path;
 use crate::heap::{Heap, HeapError};
 use crate::marks::mark_value;
 use std::borrow::Borrow;
@@ -359,26 +360,45 @@ impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
 
     /// Keeps the entries `keep` says yes to. All values are marked as written: it may change them.
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
-        let Some(mut path) = self.edge_at_end(false) else {
-            return;
-        };
-        while let Some((node, index)) = path.next(self.height) {
-            mark_value(node.value(index));
+        let mut edge = self.edge_at_end(false);
+        while let Some(removed) = self.take_next(&mut edge, |_| false, |key, value| !keep(key, value)) {
+            drop(removed);
+        }
+    }
+
+    /// Takes out the next entry behind an edge that `take` says yes to, before the first key that `is_past` the end. The
+    /// edge is where to go on: none at the end, and after a panic.
+    pub(super) fn take_next(
+        &mut self,
+        edge: &mut Option<Path<K, V>>,
+        is_past: impl Fn(&K) -> bool,
+        mut take: impl FnMut(&K, &mut V) -> bool,
+    ) -> Option<(K, V)> {
+        let mut path = edge.take()?;
+        loop {
+            let (node, index) = path.next(self.height)?;
             // SAFETY: the entry is there, and the map borrowed alone.
-            if unsafe { keep(&*node.key(index), &mut *node.value(index)) } {
+            let key = unsafe { &*node.key(index) };
+            if is_past(key) {
+                return None;
+            }
+            mark_value(node.value(index));
+            // SAFETY: as above; the key is another place than the value.
+            if !take(key, unsafe { &mut *node.value(index) }) {
                 continue;
             }
             path.set(node, index);
             path.level = node.height;
             let (removed, is_replaced) = self.remove_at(&mut path);
-            if self.is_empty() {
-                return; // with the last node
+            // The last entry went with its node.
+            if !self.is_empty() {
+                if is_replaced {
+                    // The entry that took its place was looked at before.
+                    path.next(self.height);
+                }
+                *edge = Some(path);
             }
-            if is_replaced {
-                // The entry that took its place was kept already.
-                path.next(self.height);
-            }
-            drop(removed);
+            return Some(removed);
         }
     }
 

@@ -5,7 +5,6 @@ use super::map::BTreeMap;
 use super::search::Path;
 use super::set::BTreeSet;
 use crate::collections::make::{CloneIn, DefaultIn};
-use crate::marks::mark_value;
 use std::borrow::Borrow;
 use std::iter::FusedIterator;
 use std::ops::{Bound, RangeBounds};
@@ -94,33 +93,13 @@ where
 {
     type Item = (K, V);
     fn next(&mut self) -> Option<(K, V)> {
-        // What is not put back after a panic ends it.
-        let mut edge = self.edge.take()?;
-        loop {
-            let (node, index) = edge.next(self.map.height)?;
-            // SAFETY: the entry is there, and the map borrowed alone.
-            let key = unsafe { &*node.key(index) };
-            match self.range.end_bound() {
-                Bound::Included(last) if key > last => return None,
-                Bound::Excluded(end) if key >= end => return None,
-                _ => {}
-            }
-            mark_value(node.value(index));
-            // SAFETY: the entry is there, the map borrowed mutably, and the key is another place than the value.
-            if !unsafe { (self.take)(key, &mut *node.value(index)) } {
-                continue;
-            }
-            edge.set(node, index);
-            edge.level = node.height;
-            let (removed, is_replaced) = self.map.remove_at(&mut edge);
-            if !self.map.is_empty() {
-                if is_replaced {
-                    edge.next(self.map.height); // looked at before
-                }
-                self.edge = Some(edge);
-            }
-            return Some(removed);
-        }
+        let end = self.range.end_bound();
+        let is_past = |key: &K| match end {
+            Bound::Included(last) => key > last,
+            Bound::Excluded(end) => key >= end,
+            Bound::Unbounded => false,
+        };
+        self.map.take_next(&mut self.edge, is_past, &mut self.take)
     }
     fn size_hint(&self) -> (usize, Option<usize>) {
         (0, Some(self.map.len()))
