@@ -96,6 +96,23 @@ impl<'r, T> BinaryHeap<'r, T> {
         self.values.try_reserve(additional)
     }
 
+    /// As [`BinaryHeap::reserve`], and no more.
+    ///
+    /// # Panics
+    /// When there is no memory.
+    #[track_caller]
+    pub fn reserve_exact(&mut self, additional: usize) {
+        self.values.reserve_exact(additional);
+    }
+
+    /// As [`BinaryHeap::reserve_exact`].
+    ///
+    /// # Errors
+    /// [`HeapError`] when there is no memory; nothing has changed then.
+    pub fn try_reserve_exact(&mut self, additional: usize) -> Result<(), HeapError> {
+        self.values.try_reserve_exact(additional)
+    }
+
     /// Gives back the room there is too much.
     pub fn shrink_to_fit(&mut self) {
         self.values.shrink_to_fit();
