@@ -18,11 +18,12 @@
 
 use crate::error::{Error, Result};
 use crate::gate::{self, Busy, Closed, Gate, MarkState, Pinned};
+use crate::lock::lock;
 use crate::zone::{self, DATA_BYTES, Reserved, WINDOWS, base_of, locate};
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Bytes in a page of the system, and of the maps.
@@ -249,8 +250,7 @@ impl Place {
     }
 
     pub(crate) fn reserved(self) -> MutexGuard<'static, Option<Reserved>> {
-        let held = self.state().reserved.lock();
-        held.unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state().reserved)
     }
 }
 

@@ -25,6 +25,7 @@
 //!
 //! Being in also tells a thread where it is ([`MarkState`]), so that what it writes is marked without a search.
 
+use crate::lock::{lock, wait, wait_timeout};
 use crate::zone::WINDOWS;
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -32,7 +33,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use twinpage_os::barrier;
 
@@ -246,7 +247,7 @@ impl Gate {
     }
 
     fn sleepers(&self) -> MutexGuard<'_, ()> {
-        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sleepers)
     }
 
     /// Whether going in and out is free: before the first update.
@@ -284,7 +285,7 @@ impl Gate {
             }
             let mut sleeping = self.sleepers();
             while self.is_closed() {
-                sleeping = self.opened.wait(sleeping).unwrap_or_else(PoisonError::into_inner);
+                sleeping = wait(&self.opened, sleeping);
             }
             drop(sleeping);
             depth.store(1, Ordering::Relaxed);
@@ -370,8 +371,7 @@ impl Gate {
             if left.is_zero() {
                 return false;
             }
-            let woken = self.left.wait_timeout(sleeping, left);
-            sleeping = woken.unwrap_or_else(PoisonError::into_inner).0;
+            sleeping = wait_timeout(&self.left, sleeping, left);
         }
         true
     }

@@ -64,6 +64,7 @@ mod gate;
 mod handle;
 pub mod heap;
 pub mod inspect;
+mod lock;
 pub mod marks;
 mod next_level;
 pub mod objects;
@@ -94,9 +95,9 @@ pub use error::{Error, Result};
 pub use handle::Handle;
 pub use heap::{Brand, Heap};
 pub use objects::{object, thread};
-pub use options::Options;
 #[doc(hidden)]
 pub use options::Stores;
+pub use options::{Consolidation, Options};
 pub use paging::Paging;
 pub use persist::{Empty, Persist};
 pub use reader::{ReadRoot, Reader};

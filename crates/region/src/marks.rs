@@ -175,7 +175,7 @@ pub(crate) fn is_marked(place: Place, page: usize) -> bool {
     // The caller has changed what the writers see (`paging.rs`), and looks at the marks after that.
     fence(Ordering::SeqCst);
     let map = place.state().here.current.load(Ordering::SeqCst);
-    // SAFETY: the pager asks for pages that are usable.
+    // SAFETY: the pager asks for pages that are usable, of a window that is in use as long as it is.
     [map, map ^ FLIP]
         .into_iter()
         .any(|map| any(unsafe { page_marks(map, page) }))
@@ -184,7 +184,9 @@ pub(crate) fn is_marked(place: Place, page: usize) -> bool {
 /// Whether nothing was marked, grown or given back since the last cut.
 pub(crate) fn is_clean(place: Place) -> bool {
     let map = place.state().here.current.load(Ordering::Acquire);
-    !any(summary(map, 0..(place.bytes() / PAGE).div_ceil(GROUP))) && !discard::is_owed(place)
+    // SAFETY: the region that asks has the window in use, so `map` is its map.
+    let groups = unsafe { summary(map, 0..(place.bytes() / PAGE).div_ceil(GROUP)) };
+    !any(groups) && !discard::is_owed(place)
 }
 
 /// The lines of a page.
@@ -193,10 +195,14 @@ fn lines_of(page: usize) -> Range<usize> {
 }
 
 /// The groups of these lines have a mark in the map.
+///
+/// # Safety
+/// As [`summary`], meanwhile.
 #[inline]
-fn note(map: usize, lines: &Range<usize>) {
+unsafe fn note(map: usize, lines: &Range<usize>) {
     const LINES: usize = GROUP * LINES_PER_PAGE;
-    for byte in summary(map, lines.start / LINES..(lines.end - 1) / LINES + 1) {
+    // SAFETY: `map` is a map of a window in use, by the caller's word.
+    for byte in unsafe { summary(map, lines.start / LINES..(lines.end - 1) / LINES + 1) } {
         if byte.load(Ordering::Relaxed) != MARKED {
             byte.store(MARKED, Ordering::Relaxed);
         }
@@ -204,17 +210,25 @@ fn note(map: usize, lines: &Range<usize>) {
 }
 
 /// What the summary has of the group of a line: [`MARKED`] or 0.
+///
+/// # Safety
+/// As [`summary`], meanwhile.
 #[inline(always)]
-fn noted(map: usize, line: usize) -> u8 {
+unsafe fn noted(map: usize, line: usize) -> u8 {
     let group = line / (GROUP * LINES_PER_PAGE);
-    summary(map, group..group + 1)[0].load(Ordering::Relaxed)
+    // SAFETY: `map` is a map of a window in use, by the caller's word.
+    let noted = unsafe { summary(map, group..group + 1) };
+    noted[0].load(Ordering::Relaxed)
 }
 
 /// The summary of some groups of pages.
+///
+/// # Safety
+/// `map` is a map of a window that stays in use for `'w`, and has such groups: of usable lines or not.
 #[inline]
-fn summary(map: usize, groups: Range<usize>) -> &'static [AtomicU8] {
+unsafe fn summary<'w>(map: usize, groups: Range<usize>) -> &'w [AtomicU8] {
     let at = std::ptr::with_exposed_provenance(map + SUMMARY + groups.start);
-    // SAFETY: summaries are open since `begin`, for all groups there can be.
+    // SAFETY: summaries are open as long as a window is in use, for all groups there can be.
     unsafe { std::slice::from_raw_parts(at, groups.len()) }
 }
 
@@ -223,19 +237,19 @@ fn summary(map: usize, groups: Range<usize>) -> &'static [AtomicU8] {
 /// # Safety
 /// As [`marks`].
 #[inline]
-unsafe fn mark(map: usize, line: usize) -> &'static AtomicU8 {
-    // SAFETY: by the caller's word.
+unsafe fn mark<'w>(map: usize, line: usize) -> &'w AtomicU8 {
+    // SAFETY: the line is usable, so its mark is there as long as the window is in use, by the caller's word for `'w`.
     unsafe { &*std::ptr::with_exposed_provenance(map + line) }
 }
 
 /// The marks of some lines.
 ///
 /// # Safety
-/// `map` is a map of a window in use, and the lines are usable.
+/// `map` is a map of a window that stays in use for `'w`, and the lines are usable.
 #[inline]
-unsafe fn marks(map: usize, lines: Range<usize>) -> &'static [AtomicU8] {
+unsafe fn marks<'w>(map: usize, lines: Range<usize>) -> &'w [AtomicU8] {
     let at = std::ptr::with_exposed_provenance(map + lines.start);
-    // SAFETY: by the caller's word; maps are opened with the data they speak of and stay open.
+    // SAFETY: maps are opened with the data they speak of and stay open as long as the window is in use.
     unsafe { std::slice::from_raw_parts(at, lines.len()) }
 }
 
@@ -244,10 +258,10 @@ unsafe fn marks(map: usize, lines: Range<usize>) -> &'static [AtomicU8] {
 /// # Safety
 /// As [`marks`].
 #[inline]
-unsafe fn page_marks(map: usize, page: usize) -> &'static [AtomicU8] {
+unsafe fn page_marks<'w>(map: usize, page: usize) -> &'w [AtomicU8] {
     // SAFETY: maps begin with a page of the system. The compiler makes plain words of aligned marks.
     unsafe { std::hint::assert_unchecked((map + page * LINES_PER_PAGE).is_multiple_of(LINES_PER_PAGE)) };
-    // SAFETY: by the caller's word.
+    // SAFETY: the lines of a usable page, in a map of a window that stays in use for `'w`, by the caller's word.
     unsafe { marks(map, lines_of(page)) }
 }
 

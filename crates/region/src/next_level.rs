@@ -24,6 +24,7 @@ mod open;
 pub(crate) use leveled::Leveled;
 pub(crate) use open::{Owner, Wanted};
 
+use crate::lock::lock;
 use crate::superblock::{LevelMap, Superblock};
 use crc32c::crc32c_append;
 use format::{Held, Map, sum_of};
@@ -32,7 +33,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use twinpage_core::{Capture, Damage, Error, Medium, PageId, Result, Witness};
 use twinpage_os::{AnyMedium, Lock};
 
@@ -82,7 +83,7 @@ impl fmt::Debug for NextLevel {
 
 impl NextLevel {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(crate) fn file(&self) -> &Path {

@@ -6,7 +6,7 @@ use crate::error::{Error, Result, RootError};
 use crate::inspect;
 use crate::marks;
 use crate::next_level::{Leveled, NextLevel, Owner};
-use crate::options::{Options, Products, Stores};
+use crate::options::{Consolidation, Options, Products, Stores};
 use crate::paging::Pager;
 use crate::region::{Inner, Region};
 use crate::sections::Sections;
@@ -261,10 +261,14 @@ impl Region {
             window,
             _lock: lock,
         });
-        // Without a period it makes checkpoints when memory is short.
-        let timer = match (options.every, options.budget) {
-            (None, None) => None,
-            (every, _) => Some(Timer::start(every, wish, ticks(inner.clone()))?),
+        let consolidates = options.consolidation == Consolidation::AtRest;
+        // Without a period it makes checkpoints when memory is short. Sections make their own.
+        let timer = match (options.every, options.budget, options.sections) {
+            (None, None, true) if consolidates => {
+                Some(Timer::start(Some(Rest::LEAST), wish, rests(inner.clone()))?)
+            }
+            (None, None, _) => None,
+            (every, ..) => Some(Timer::start(every, wish, ticks(inner.clone(), consolidates))?),
         };
         let region = Region {
             inner,
@@ -283,17 +287,33 @@ impl Region {
     }
 }
 
-/// What a timer does: a checkpoint, and a step towards less space where nothing was written for some time.
-fn ticks(inner: Arc<Inner>) -> impl FnMut() -> bool + Send + 'static {
+/// What a timer does: a checkpoint, and if it `consolidates`, a step towards less space where nothing was written for some
+/// time.
+fn ticks(inner: Arc<Inner>, consolidates: bool) -> impl FnMut() -> bool + Send + 'static {
     let mut rest = Rest::new(inner.progress().epoch());
     move || {
         // Its waiters are told; without room the next one tries again.
         let made = inner.checkpoint();
         let given = match &made {
-            Ok(epoch) if rest.lasts(*epoch) => inner.give_back_step().map(drop),
+            Ok(epoch) if consolidates && rest.lasts(*epoch) => inner.give_back_step().map(drop),
             _ => Ok(()),
         };
         !matches!(made.map(drop).and(given), Err(Error::Poisoned(_)))
+    }
+}
+
+/// What the timer of a region of sections does: all steps towards less space, until a section is committed.
+fn rests(inner: Arc<Inner>) -> impl FnMut() -> bool + Send + 'static {
+    let mut rest = Rest::new(inner.progress().epoch());
+    move || {
+        while rest.lasts(inner.progress().epoch()) {
+            match inner.give_back_step() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(_) => return false,
+            }
+        }
+        true
     }
 }
 

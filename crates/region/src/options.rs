@@ -8,6 +8,30 @@ use std::time::Duration;
 use twinpage_core::{Geometry, Idle, Medium, ProductScheme, Recovered, Scheme, SchemeKind, Setup};
 use twinpage_os::{AnyMedium, Draft, Durability};
 
+/// When pages that have two homes on the medium get one again. Each page that was written has two for a while: that of
+/// the last checkpoint, and that of the next.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::{Consolidation, Region};
+///
+/// // The device is to be quiet between sections, whatever space that takes.
+/// let options = Region::options().consolidation(Consolidation::WhenNeeded);
+/// let region = options.sections().open("quiet.twin")?;
+/// # drop(region);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Consolidation {
+    /// In the background, while nothing was written for half a second, as well as when room is needed. In a region
+    /// that is opened for sections or with [`Options::every`]: others have no thread for it.
+    #[default]
+    AtRest,
+    /// When a commit needs room, and when the region is closed.
+    WhenNeeded,
+}
+
 /// What a region's stores are: the library's own, or others, for a comparison on the same road.
 #[doc(hidden)]
 pub trait Stores {
@@ -94,6 +118,7 @@ pub struct Options {
     pub(crate) budget: Option<usize>,
     pub(crate) checked: bool,
     pub(crate) sections: bool,
+    pub(crate) consolidation: Consolidation,
     pub(crate) patience: Option<Duration>,
     pub(crate) server_threads: Option<usize>,
     pub(crate) kept: Option<KeptCalls>,
@@ -119,6 +144,14 @@ impl Options {
     pub fn sections(self) -> Options {
         Options {
             sections: true,
+            ..self
+        }
+    }
+
+    /// When pages that have two homes on the medium get one again; at rest if never said.
+    pub fn consolidation(self, when: Consolidation) -> Options {
+        Options {
+            consolidation: when,
             ..self
         }
     }

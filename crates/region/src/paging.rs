@@ -27,13 +27,14 @@
 
 use crate::address::{PAGE, Place};
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::marks;
 use crate::residence::{DISCARDED, FLAGS, FLAGS_BYTES, HEAT, HEAT_ONE, IN_FLIGHT, LOADED, LOST, WENT, flags};
 use crate::store::Store;
 use crate::zone::{HAS_FAULTS, WINDOWS};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use twinpage_core::Poison;
 use twinpage_os::missing::{Fault, Missing};
@@ -126,14 +127,12 @@ static PAGERS: [Mutex<Option<Arc<Pager>>>; WINDOWS] = [const { Mutex::new(None) 
 
 /// The pager of a window, if it has one.
 pub(crate) fn of(place: Place) -> Option<Arc<Pager>> {
-    let pager = PAGERS[place.index()].lock();
-    pager.unwrap_or_else(PoisonError::into_inner).clone()
+    lock(&PAGERS[place.index()]).clone()
 }
 
 fn set(place: Place, pager: Option<Arc<Pager>>) {
     let takes_away = pager.as_ref().is_some_and(|pager| pager.takes_away());
-    let held = PAGERS[place.index()].lock();
-    *held.unwrap_or_else(PoisonError::into_inner) = pager;
+    *lock(&PAGERS[place.index()]) = pager;
     place.state().takes_away.store(takes_away, Ordering::Release);
 }
 
@@ -478,12 +477,13 @@ impl Pager {
         self.flags(page).load(Ordering::Relaxed) & flag != 0
     }
 
-    fn flags(&self, page: usize) -> &'static AtomicU8 {
-        flags(self.place, page)
+    fn flags(&self, page: usize) -> &AtomicU8 {
+        // SAFETY: the pager of the window, which is in use as long as its pager; it is asked for pages of the data.
+        unsafe { flags(self.place, page) }
     }
 
     fn work(&self) -> std::sync::MutexGuard<'_, Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.work)
     }
 }
 

@@ -7,13 +7,15 @@ pub use view::{Update, View};
 use crate::address::{PAGE, Place};
 use crate::control_socket::Listening;
 use crate::epochs::{Checkpoints, Progress, Ticket};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, RootError};
 use crate::heap::{Heap, HeapError, RawHeap};
+use crate::lock::lock;
 use crate::next_level::NextLevel;
 use crate::options::KeptCalls;
 use crate::paging::Serving;
 use crate::root_table;
 use crate::sections::{self, Behind, Sections};
+use crate::shared;
 use crate::statistics::{Counters, Statistics};
 use crate::store::Store;
 use crate::timer::Timer;
@@ -21,7 +23,7 @@ use crate::window::Window;
 use std::any::Any;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 use twinpage_core::Epoch;
 use twinpage_core::scheme::Info;
@@ -173,7 +175,8 @@ impl Region {
     /// # Errors
     /// [`Error::Full`] when the medium has no room, [`Error::Busy`] when an update does not end: nothing is lost,
     /// and the next checkpoint has it all. [`Error::Poisoned`] after any other failure of the medium, for good. [`Error::Invalid`]
-    /// inside an update, and in a region that was opened for sections.
+    /// inside an update, where this thread holds the lock of a [`Shared`](crate::Shared) root, and in a region that was
+    /// opened for sections.
     pub fn checkpoint(&self) -> Result<Epoch> {
         self.outside_update("a checkpoint")?;
         if self.inner.sections.is_some() {
@@ -315,7 +318,7 @@ impl Region {
         drop(self.timer.take());
         let attached = self.take_attached();
         let ended = attached.as_ref().map_or(Ok(()), |attached| attached.end());
-        self.inner.give_back();
+        self.give_back();
         self.inner.checkpoint()?;
         ended?;
         if let Some(attached) = attached {
@@ -325,21 +328,37 @@ impl Region {
         Ok(())
     }
 
+    /// What is free in the heap takes no space on the medium after a last checkpoint.
+    fn give_back(&self) {
+        // Of a heap that is damaged, nothing: the check says so. Nor where a store takes nothing more.
+        let _ = self.change(|update| {
+            let heap = self.inner.heap(update);
+            Ok(heap.and_then(Heap::give_back).map_err(RootError::Heap)?)
+        });
+    }
+
     fn take_attached(&self) -> Option<Arc<dyn Attached>> {
-        let mut attached = self.attached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut attached = lock(&self.attached);
         attached.take()
     }
 
     /// What is built on the region does what waits: it is part of what was done so far.
     pub(crate) fn sync_attached(&self) -> Result<()> {
         let attached = {
-            let attached = self.attached.lock().unwrap_or_else(PoisonError::into_inner);
+            let attached = lock(&self.attached);
             attached.clone()
         };
         attached.map_or(Ok(()), |attached| attached.sync())
     }
 
+    /// Refuses what waits for a cut, or for other threads' updates, where this thread keeps them from ending.
     pub(crate) fn outside_update(&self, what: &str) -> Result<()> {
+        if let Some(lock) = shared::held_lock() {
+            return Err(Error::Invalid(format!(
+                "{what} while this thread holds the lock of {lock}, may wait for an update that waits for that lock: \
+                 let the lock go first"
+            )));
+        }
         let inside = match &self.inner.sections {
             None => self.place().is_inside().then_some("an update"),
             Some(_) if self.place().is_inside() => Some("a section"),
@@ -386,11 +405,9 @@ impl Inner {
         Ok(unsafe { Heap::branded(found) })
     }
 
-    /// What is free in the heap takes no space on the medium from the next checkpoint on.
+    /// As [`Region::give_back`], from the next checkpoint on; in a region of epochs.
     fn give_back(&self) {
-        if let Some(heap) = self.heap.get()
-            && self.sections.is_none()
-        {
+        if let Some(heap) = self.heap.get() {
             let _inside = self.place().enter();
             // Of a heap that is damaged, nothing: the check says so.
             let _ = heap.give_back();
@@ -515,7 +532,7 @@ impl Inner {
 
     /// With it no epoch is in flight, and none begins.
     pub(crate) fn checkpoints(&self) -> std::sync::MutexGuard<'_, Box<dyn Checkpoints>> {
-        self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.checkpoints)
     }
 }
 

@@ -23,18 +23,30 @@ pub(crate) const HEAT_ONE: u8 = 0x10;
 /// It could not be read: a thread that touches it gets SIGBUS.
 pub(crate) const LOST: u8 = 0x80;
 
-/// Lines of the page are on their way to the store. Only where pages may go.
-pub(crate) fn set_in_flight(place: Place, page: usize) {
-    flags(place, page).fetch_or(IN_FLIGHT | HEAT_ONE, Ordering::SeqCst);
+/// Lines of the page are on their way to the store.
+///
+/// # Safety
+/// As [`flags`], meanwhile.
+pub(crate) unsafe fn set_in_flight(place: Place, page: usize) {
+    // SAFETY: by the caller's word the window has a pager, and the page.
+    unsafe { flags(place, page) }.fetch_or(IN_FLIGHT | HEAT_ONE, Ordering::SeqCst);
 }
 
 /// They are there.
-pub(crate) fn end_flight(place: Place, page: usize) {
-    flags(place, page).fetch_and(!IN_FLIGHT, Ordering::SeqCst);
+///
+/// # Safety
+/// As [`flags`], meanwhile.
+pub(crate) unsafe fn end_flight(place: Place, page: usize) {
+    // SAFETY: by the caller's word the window has a pager, and the page.
+    unsafe { flags(place, page) }.fetch_and(!IN_FLIGHT, Ordering::SeqCst);
 }
 
-/// The flags of a page. Opened with the pager.
-pub(crate) fn flags(place: Place, page: usize) -> &'static AtomicU8 {
+/// The flags of a page.
+///
+/// # Safety
+/// The window has a pager, stays in use for `'w`, and the page is one that its data may have.
+pub(crate) unsafe fn flags<'w>(place: Place, page: usize) -> &'w AtomicU8 {
+    debug_assert!(page < FLAGS_BYTES);
     let at = place.base().wrapping_add(FLAGS + page);
     // SAFETY: the flags are open since `Pager::start`, and stay so while the window is in use.
     unsafe { &*at.cast_const().cast() }

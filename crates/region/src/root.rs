@@ -17,6 +17,7 @@ use crate::address::Place;
 use crate::check::Report;
 use crate::collections::Box;
 use crate::heap::{Heap, HeapError};
+use crate::lock::lock;
 use crate::marks::mark_value;
 use crate::persist::{Description, Empty, Persist};
 use crate::region::{Inner, Region, Update, View};
@@ -25,7 +26,7 @@ use crate::zone::WINDOWS;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use twinpage_core::PageId;
 
 /// The names of the roots that are open, of each window.
@@ -114,8 +115,7 @@ impl Drop for Lease {
 }
 
 fn open_names(place: Place) -> MutexGuard<'static, BTreeSet<String>> {
-    let open = OPEN[place.index()].lock();
-    open.unwrap_or_else(PoisonError::into_inner)
+    lock(&OPEN[place.index()])
 }
 
 impl Region {

@@ -8,13 +8,14 @@ use crate::collections::{self, Vec};
 use crate::error::RootError;
 use crate::heap::format::Header;
 use crate::heap::{Heap, HeapError, RawHeap};
+use crate::lock::lock;
 use crate::marks::mark_bytes;
 use crate::persist::{Description, Of, Persist};
 use crate::root_entry::RootEntry;
 use crate::zone::WINDOWS;
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Held while the table of a window is looked at or changed.
 static LOCKS: [Mutex<()>; WINDOWS] = [const { Mutex::new(()) }; WINDOWS];
@@ -57,8 +58,7 @@ pub(crate) fn heap_of(place: Place) -> Result<RawHeap, HeapError> {
 }
 
 fn lock_of(place: Place) -> MutexGuard<'static, ()> {
-    let lock = LOCKS[place.index()].lock();
-    lock.unwrap_or_else(PoisonError::into_inner)
+    lock(&LOCKS[place.index()])
 }
 
 fn lock_table(heap: Heap<'_>) -> MutexGuard<'static, ()> {

@@ -1,20 +1,30 @@
 //! Roots that several threads change.
 //!
-//! * The lock is taken inside an update or a reading: it needs one to be taken. So no thread holds it while it waits
-//!   to enter an update, and no order of locks and cuts can stop both.
+//! * The lock is held inside an update only: one to read begins an update, which lasts as long. So no thread holds it
+//!   while it waits to enter one, and no order of locks and cuts can stop both.
+//! * A thread knows which locks it holds: it cannot take one twice, nor wait for a checkpoint meanwhile, as an update
+//!   may wait for the lock.
 //! * It lies outside the region: after a crash no thread holds it.
 
+use crate::gate::Pinned;
+use crate::lock::lock;
 use crate::persist::Persist;
 use crate::region::{Update, View};
 use crate::root::Root;
+use std::cell::RefCell;
+use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::panic::Location;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A [`Root`] for many threads, behind a lock that is taken inside an update.
 ///
 /// With a `std::sync::Mutex<Root<T>>` a thread can hold the lock while it waits to enter an update, and another wait
-/// for it inside one: a checkpoint then finds its moment only after both had to be let in again. Here that cannot be
-/// written.
+/// for it inside one: a checkpoint then finds its moment only after both had to be let in again. Here that cannot
+/// happen: a thread holds the lock inside an update only, also where it takes it to read.
+///
+/// Locks of several roots are taken in one order, as all locks are: threads that take two in opposite orders wait for
+/// each other for ever.
 ///
 /// A thread that panics while it holds the lock leaves the value as it is then, as an update that panics does; the
 /// lock goes on to work.
@@ -38,6 +48,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// ```
 #[derive(Debug)]
 pub struct Shared<T: Persist> {
+    /// Of the root. Where it lies tells this lock from others.
+    name: Arc<str>,
     root: Mutex<Root<T>>,
 }
 
@@ -60,6 +72,7 @@ pub struct Shared<T: Persist> {
 /// ```
 pub struct Locked<'a, 'r, T: Persist> {
     root: MutexGuard<'a, Root<T>>,
+    _held: Held<'a>,
     update: Update<'r>,
 }
 
@@ -77,6 +90,9 @@ pub struct Locked<'a, 'r, T: Persist> {
 /// ```
 pub struct LockedToRead<'a, 'r, T: Persist> {
     root: MutexGuard<'a, Root<T>>,
+    _held: Held<'a>,
+    /// Dropped after the lock.
+    _inside: Pinned,
     view: View<'r>,
 }
 
@@ -85,6 +101,7 @@ impl<T: Persist> Shared<T> {
     #[must_use]
     pub fn new(root: Root<T>) -> Shared<T> {
         Shared {
+            name: root.name().into(),
             root: Mutex::new(root),
         }
     }
@@ -92,25 +109,37 @@ impl<T: Persist> Shared<T> {
     /// Waits until no other thread holds the lock, and takes it.
     ///
     /// # Panics
-    /// In an update of another region.
+    /// In an update of another region, and when this thread holds the lock already.
     #[track_caller]
     pub fn lock<'a, 'r>(&'a self, update: &Update<'r>) -> Locked<'a, 'r, T> {
-        let mut root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = Held::take(&self.name);
+        let mut root = lock(&self.root);
         let update = *update;
         let _ = root.get_mut(&update);
-        Locked { root, update }
+        Locked {
+            root,
+            _held: held,
+            update,
+        }
     }
 
-    /// As [`Shared::lock`], to read only.
+    /// As [`Shared::lock`], to read only. In a reading it begins an update, which lasts until the lock is let go.
     ///
     /// # Panics
-    /// In an update or a reading of another region.
+    /// In an update or a reading of another region, and when this thread holds the lock already.
     #[track_caller]
     pub fn lock_to_read<'a, 'r>(&'a self, view: &View<'r>) -> LockedToRead<'a, 'r, T> {
-        let root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = Held::take(&self.name);
+        let inside = view.place().enter();
+        let root = lock(&self.root);
         let view = *view;
         let _ = root.get(&view);
-        LockedToRead { root, view }
+        LockedToRead {
+            root,
+            _held: held,
+            _inside: inside,
+            view,
+        }
     }
 
     /// The root, no longer shared.
@@ -118,6 +147,68 @@ impl<T: Persist> Shared<T> {
     pub fn into_root(self) -> Root<T> {
         self.root.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+thread_local! {
+    /// The locks that this thread holds, or is about to.
+    static HELD: RefCell<Vec<Lock>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A lock that a thread holds.
+struct Lock {
+    name: Arc<str>,
+    /// Where in the program it was taken.
+    at: &'static Location<'static>,
+}
+
+impl fmt::Display for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "root {:?}, which it took at {}", self.name, self.at)
+    }
+}
+
+/// The lock of that name is on this thread's list.
+struct Held<'a>(&'a Arc<str>);
+
+impl<'a> Held<'a> {
+    #[track_caller]
+    fn take(name: &'a Arc<str>) -> Held<'a> {
+        let lock = Lock {
+            name: name.clone(),
+            at: Location::caller(),
+        };
+        let twice = list(|held| {
+            let before = held.iter().find(|lock| Arc::ptr_eq(&lock.name, name));
+            let twice = before.map(Lock::to_string);
+            if twice.is_none() {
+                held.push(lock);
+            }
+            twice
+        });
+        if let Some(lock) = twice {
+            panic!("this thread holds the lock of {lock}, already: take it once, and hand on the reference");
+        }
+        Held(name)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        list::<()>(|held| {
+            held.retain(|lock| !Arc::ptr_eq(&lock.name, self.0));
+            None
+        });
+    }
+}
+
+/// A lock that this thread holds, if there is one: which, and where it was taken.
+pub(crate) fn held_lock() -> Option<String> {
+    list(|held| held.first().map(Lock::to_string))
+}
+
+/// With this thread's list. A thread that is ending may have none.
+fn list<R>(of: impl FnOnce(&mut Vec<Lock>) -> Option<R>) -> Option<R> {
+    HELD.try_with(|held| of(&mut held.borrow_mut())).ok().flatten()
 }
 
 impl<'r, T: Persist> Deref for Locked<'_, 'r, T> {

@@ -1,8 +1,9 @@
 //! What a region's checkpoints cost, since it was opened.
 
+use crate::lock::lock;
 use crate::paging::Paging;
 use serde::Serialize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use twinpage_core::Traffic;
 use twinpage_core::engine::Report;
@@ -84,7 +85,7 @@ impl Counts {
 
 impl Counters {
     fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     pub(crate) fn add_stop(&self, stop: Stop) {

@@ -5,7 +5,8 @@
 //! * Nothing holds it while a device is waited for.
 //! * One thread at a time writes, commits and gives back: the one with the right to make checkpoints.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::lock::lock;
+use std::sync::{Arc, Mutex, MutexGuard};
 use twinpage_core::engine::Lease;
 use twinpage_core::scheme::{Damage, Epoch, Info};
 use twinpage_core::{Commit, Error, Idle, PageId, Result};
@@ -20,7 +21,7 @@ impl<S> Shared<S> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, S> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The thread that makes a region's checkpoints in time, and gives space back where nothing is written.
 
 use crate::error::{Error, Result};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use crate::lock::{lock, wait, wait_timeout};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use twinpage_core::Epoch;
@@ -66,7 +67,7 @@ pub(crate) struct Rest {
 
 impl Rest {
     /// A region that rests so long has time to give space back.
-    const LEAST: Duration = Duration::from_millis(500);
+    pub(crate) const LEAST: Duration = Duration::from_millis(500);
 
     pub(crate) fn new(epoch: Epoch) -> Rest {
         let since = Instant::now();
@@ -84,22 +85,19 @@ impl Rest {
 
 impl TimerRequest {
     pub(crate) fn set(&self, want: Want) {
-        let mut now = self.want.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = lock(&self.want);
         *now = want.max(*now);
         self.changed.notify_all();
     }
 
     /// Sleeps until something is wanted, or until `due`; takes the wish, but for [`Want::Stop`].
     fn wait(&self, due: Option<Instant>) -> Want {
-        let mut now = self.want.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = lock(&self.want);
         while *now == Want::Nothing {
             now = match due.map(|due| due.saturating_duration_since(Instant::now())) {
                 Some(Duration::ZERO) => return Want::Checkpoint,
-                Some(left) => {
-                    let woken = self.changed.wait_timeout(now, left);
-                    woken.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => self.changed.wait(now).unwrap_or_else(PoisonError::into_inner),
+                Some(left) => wait_timeout(&self.changed, now, left),
+                None => wait(&self.changed, now),
             };
         }
         if *now == Want::Checkpoint {

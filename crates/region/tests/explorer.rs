@@ -11,7 +11,7 @@ use std::time::Duration;
 use twinpage::check::check_image;
 use twinpage::collections::{BTreeMap, HashMap, String as Text, Vec as List};
 use twinpage::superblock::Superblock;
-use twinpage::{Error, Region, SchemeKind, Section};
+use twinpage::{Consolidation, Error, Region, SchemeKind, Section};
 use twinpage_core::crash::Image;
 use twinpage_core::{Geometry, Medium, Offset, PageId, ProductScheme, Result, Scheme};
 
@@ -242,7 +242,11 @@ fn explore(case: Case, random: &mut fastrand::Rng) -> std::result::Result<u64, S
         log: log.clone(),
     };
     let options = Region::options().scheme(case.scheme);
-    let options = if in_sections { options.sections() } else { options };
+    // Nothing is to be written but by the script.
+    let options = match in_sections {
+        true => options.sections().consolidation(Consolidation::WhenNeeded),
+        false => options,
+    };
     let region = options.open_on(medium, case.geometry).unwrap();
     // The first commit is in the log already; before it there is no region under its name.
     let begin = log.lock().unwrap().len();

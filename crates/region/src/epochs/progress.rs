@@ -7,11 +7,12 @@
 
 use crate::error::{Error, Result};
 use crate::gate::Busy;
+use crate::lock::{lock, wait};
 use crate::superblock::{LogPosition, Superblock};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use twinpage_core::{Epoch, Poison};
 
 /// What was done in a region up to now, to be waited for: taken by `Region::ticket`.
@@ -170,7 +171,7 @@ impl Progress {
     }
 
     pub(super) fn told(&self) -> MutexGuard<'_, DurableState> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.told)
     }
 
     /// Waking takes a call of the system, also where no thread waits.
@@ -301,7 +302,7 @@ impl Progress {
                 return Err(busy.error());
             }
             told.waiting += 1;
-            told = self.changed.wait(told).unwrap_or_else(PoisonError::into_inner);
+            told = wait(&self.changed, told);
             told.waiting -= 1;
         }
         Ok(())
@@ -339,8 +340,4 @@ fn poisoned(error: twinpage_core::Error) -> Error {
         twinpage_core::Error::Poisoned(cause) => cause,
         cause => Arc::new(cause),
     })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

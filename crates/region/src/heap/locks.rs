@@ -24,11 +24,12 @@
 
 use super::format::SHARDS;
 use crate::address;
+use crate::lock::lock;
 use crate::zone::WINDOWS;
 use std::cell::Cell;
 use std::ptr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use twinpage_os::barrier;
 
 /// How often a lock is looked at before its thread lets others run.
@@ -234,7 +235,7 @@ impl Thread {
     #[cold]
     fn sit_down() -> Thread {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
-        let found = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let found = lock(&FREE).pop();
         let seat = found.unwrap_or_else(|| {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             Box::leak(Box::new(Seat::new(number)))
@@ -267,7 +268,7 @@ struct Leaves;
 impl Drop for Leaves {
     fn drop(&mut self) {
         if let Some(Thread(seat)) = SEATED.take() {
-            FREE.lock().unwrap_or_else(PoisonError::into_inner).push(seat);
+            lock(&FREE).push(seat);
         }
     }
 }

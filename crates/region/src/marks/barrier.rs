@@ -176,7 +176,11 @@ fn mark_few<const N: usize>(spans: [Span; N]) {
 fn mark_simply<const N: usize>(here: &MarkState, few: [Few; N]) -> bool {
     let map = here.current.load(Ordering::Relaxed);
     let frozen = here.frozen.load(Ordering::Acquire);
-    if few.iter().fold(MARKED, |all, lines| all & lines.noted(map)) == 0 {
+    let noted = few.iter().fold(MARKED, |all, lines| {
+        // SAFETY: an update runs in the window, which is in use therefore, and the lines are in it.
+        all & unsafe { lines.noted(map) }
+    });
+    if noted == 0 {
         return false;
     }
     if frozen != 0 {
@@ -218,14 +222,16 @@ fn mark_lines(place: Place, map: usize, lines: Range<usize>) {
     // SAFETY: the caller is about to write there, so the lines are usable and their marks are.
     let current = unsafe { marks(map, lines.clone()) };
     if place.state().lists.load(Ordering::Relaxed) {
-        listed::note(place, map, &lines); // nothing is ever frozen
+        // SAFETY: the caller is about to write in the window, which is in use therefore.
+        unsafe { listed::note(place, map, &lines) }; // nothing is ever frozen
     } else if all(current) {
         // Another thread saved them and set the marks: a sweep that sees what this one writes sees that, too.
         fence(Ordering::Release);
         return;
     } else {
         saved::save_frozen(place, map ^ FLIP, &lines);
-        note(map, &lines);
+        // SAFETY: as above.
+        unsafe { note(map, &lines) };
     }
     // After the lines are saved: a thread that sees the marks writes at once.
     set(current, MARKED);

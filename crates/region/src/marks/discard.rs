@@ -2,9 +2,10 @@
 
 use super::{FLIP, any, assert_may_write, lines_of, mark_bytes, page_marks, saved, set, summary};
 use crate::address::{PAGE, Place};
+use crate::lock::lock;
 use std::ops::Range;
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
 use twinpage_core::{Geometry, PageId};
 
 /// Makes the whole pages of `range` zero with `zero`, and remembers it for the next cut: pages of the
@@ -40,7 +41,9 @@ fn unmark(place: Place, range: &Range<usize>) {
     let groups = |page: usize| page / super::GROUP..page / super::GROUP + 1;
     let mut page = range.start / PAGE;
     while page < range.end / PAGE {
-        if !any(summary(map, groups(page))) && !any(summary(map ^ FLIP, groups(page))) {
+        // SAFETY: this thread may write in the window (`discard`), which is in use therefore.
+        let is_noted = |map| any(unsafe { summary(map, groups(page)) });
+        if !is_noted(map) && !is_noted(map ^ FLIP) {
             page = groups(page).end * super::GROUP;
             continue;
         }
@@ -54,8 +57,7 @@ fn unmark(place: Place, range: &Range<usize>) {
 
 /// What was given back since the last cut, in bytes from the base.
 fn discarded(place: Place) -> MutexGuard<'static, Vec<Range<usize>>> {
-    let held = place.state().discarded.lock();
-    held.unwrap_or_else(PoisonError::into_inner)
+    lock(&place.state().discarded)
 }
 
 /// Whether anything was given back since the last cut.

@@ -5,16 +5,17 @@
 
 use super::{GROUP, LINE, LINES_PER_PAGE, MARKED, copy, page_marks, set, summary};
 use crate::address::{FEW_GROUPS, Listed, PAGE, Place};
+use crate::lock::lock;
 use std::arch::x86_64::{__m128i, _mm_movemask_epi8, _mm_or_si128, _mm_setzero_si128, _mm_slli_epi16};
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
 use twinpage_core::LineMask;
 
 impl Listed {
     fn rest(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.rest)
     }
 
     fn push(&self, group: u32) {
@@ -65,10 +66,14 @@ pub(super) fn stop(place: Place) {
 }
 
 /// Notes the groups of these lines in a window that lists, and puts those on the list that have no mark yet.
-pub(super) fn note(place: Place, map: usize, lines: &Range<usize>) {
+///
+/// # Safety
+/// `map` is the map of the window, which stays in use meanwhile.
+pub(super) unsafe fn note(place: Place, map: usize, lines: &Range<usize>) {
     const LINES: usize = GROUP * LINES_PER_PAGE;
     let first = lines.start / LINES;
-    let noted = summary(map, first..(lines.end - 1) / LINES + 1);
+    // SAFETY: `map` is a map of a window in use, by the caller's word.
+    let noted = unsafe { summary(map, first..(lines.end - 1) / LINES + 1) };
     for (group, noted) in (first..).zip(noted) {
         if noted.load(Ordering::Relaxed) != MARKED {
             noted.store(MARKED, Ordering::Relaxed);
@@ -93,7 +98,8 @@ pub(crate) fn take_marks(place: Place, mut each: impl FnMut(usize, LineMask)) {
                 each(page, LineMask(lines));
             }
         }
-        set(summary(map, group..group + 1), 0);
+        // SAFETY: the region that takes them has the window in use; the group was noted in it.
+        set(unsafe { summary(map, group..group + 1) }, 0);
     });
 }
 

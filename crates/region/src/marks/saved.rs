@@ -54,13 +54,16 @@ pub(super) fn count(unit: usize) -> usize {
     SAVED_BYTES / unit
 }
 
-/// The slots of these numbers, of those there are: their tags, and their content.
-pub(super) fn slots(place: Place, slots: Range<usize>, unit: usize) -> (&'static [Tag], *mut u8) {
+/// The slots of these numbers: their tags, and their content.
+///
+/// # Safety
+/// The window stays in use for `'w`, and has such slots: they are below [`count`].
+pub(super) unsafe fn slots<'w>(place: Place, slots: Range<usize>, unit: usize) -> (&'w [Tag], *mut u8) {
     debug_assert!(slots.end <= count(unit));
     let at = place.base().wrapping_add(SAVED);
     let tags = at.cast::<Tag>().wrapping_add(slots.start).cast_const();
     let content = at.wrapping_add(TAGS_BYTES + slots.start * unit);
-    // SAFETY: the tags are open since `begin`; any bytes are atomic words.
+    // SAFETY: the tags are open as long as the window is in use; any bytes are atomic words.
     (unsafe { std::slice::from_raw_parts(tags, slots.len()) }, content)
 }
 
@@ -108,7 +111,8 @@ fn save_run(place: Place, frozen: usize, lines: Range<usize>, unit: usize) {
     let wanted = bytes / unit;
     let first = state.saved.0.fetch_add(wanted, Ordering::AcqRel);
     let end = (first + wanted).min(count(unit));
-    let (tags, content) = slots(place, first.min(end)..end, unit);
+    // SAFETY: the window is in use while it is written; `end` is no more than there are.
+    let (tags, content) = unsafe { slots(place, first.min(end)..end, unit) };
     let cut = place.cuts();
     if tags.len() < wanted {
         // Of those that are left nothing counts. The sweep comes by without our help.
@@ -172,7 +176,8 @@ impl Found {
         let given = given.min(count(self.unit));
         while self.before.len() < given {
             let slot = self.before.len();
-            let (tags, _) = slots(self.place, slot..slot + 1, self.unit);
+            // SAFETY: a window is in use until its sweep ends; the slot was given out.
+            let (tags, _) = unsafe { slots(self.place, slot..slot + 1, self.unit) };
             let before = match tags[0].offset(self.cut) {
                 Some(offset) => std::mem::replace(self.last_of(offset / PAGE), slot as u32 + 1),
                 None => 0,
@@ -201,7 +206,8 @@ impl Found {
         std::iter::from_fn(move || {
             let slot = next.checked_sub(1)? as usize;
             next = self.before[slot];
-            let (tags, content) = slots(self.place, slot..slot + 1, self.unit);
+            // SAFETY: as in `look`, which has seen the slot.
+            let (tags, content) = unsafe { slots(self.place, slot..slot + 1, self.unit) };
             Some((tags[0].offset(self.cut)?, content.cast_const()))
         })
     }

@@ -46,10 +46,11 @@ pub(crate) fn mark_whole(place: Place, pages: impl Iterator<Item = usize>) -> u6
     let map = place.state().here.current.load(Ordering::Relaxed);
     let mut more = 0;
     for lines in pages.map(lines_of) {
-        // SAFETY: the caller asks for pages that are usable.
+        // SAFETY: the caller asks for pages that are usable, of a window in use.
         let marks = unsafe { marks(map, lines.clone()) };
         more += u64::from(mask(marks).count_zeros());
-        note(map, &lines);
+        // SAFETY: as above.
+        unsafe { note(map, &lines) };
         set(marks, MARKED);
     }
     more
@@ -139,7 +140,8 @@ impl Frozen {
         self.fetch(page + AHEAD);
         self.copy(page, lines, into);
         if self.place.state().takes_away.load(Ordering::Relaxed) {
-            residence::set_in_flight(self.place, page);
+            // SAFETY: pages may go, so the window has a pager; the page is one of the cut.
+            unsafe { residence::set_in_flight(self.place, page) };
         }
         // The copy is done before the marks are looked at again.
         fence(Ordering::Acquire);
@@ -255,7 +257,8 @@ impl Frozen {
     pub(crate) fn clear_in_flight(&self) {
         if self.place.state().takes_away.load(Ordering::Relaxed) {
             for &(page, _) in &self.taken {
-                residence::end_flight(self.place, page);
+                // SAFETY: as in `sweep`.
+                unsafe { residence::end_flight(self.place, page) };
             }
         }
     }
@@ -277,7 +280,8 @@ impl Frozen {
 
     fn mark_again(&self, page: usize, mut lines: u64) {
         let current = self.map ^ FLIP;
-        note(current, &lines_of(page));
+        // SAFETY: the window is in use until its sweep ends.
+        unsafe { note(current, &lines_of(page)) };
         while lines != 0 {
             let line = page * LINES_PER_PAGE + lines.trailing_zeros() as usize;
             // SAFETY: the page was usable at the cut, and stays so.
@@ -294,12 +298,14 @@ impl Frozen {
             let group = self.page / GROUP;
             if self.page.is_multiple_of(GROUP) && group > 0 {
                 // Bytes of a frozen summary are not set any more.
-                set(summary(self.map, group - 1..group), 0);
+                // SAFETY: the window is in use until its sweep ends, and has groups up to that of its last page.
+                set(unsafe { summary(self.map, group - 1..group) }, 0);
             }
             if self.page >= self.end {
                 break;
             }
-            if self.page.is_multiple_of(GROUP) && !any(summary(self.map, group..group + 1)) {
+            // SAFETY: as above.
+            if self.page.is_multiple_of(GROUP) && !any(unsafe { summary(self.map, group..group + 1) }) {
                 self.page = self.next_group(group);
                 continue;
             }
@@ -328,7 +334,8 @@ impl Frozen {
         let groups = self.end.div_ceil(GROUP);
         while group < groups {
             let end = (group / STRIDE * STRIDE + STRIDE).min(groups);
-            let bytes = summary(self.map, group..end);
+            // SAFETY: the window is in use until its sweep ends; `end` is no more than it has.
+            let bytes = unsafe { summary(self.map, group..end) };
             let mut set = bytes.iter().map(|byte| byte.load(Ordering::Relaxed) != 0);
             if any(bytes)
                 && let Some(at) = set.position(|set| set)

@@ -51,11 +51,17 @@ impl Few {
     }
 
     /// What the summary of the map has of their groups: [`MARKED`] if it has all.
+    ///
+    /// # Safety
+    /// They are lines of the map, and its window is in use.
     #[inline(always)]
-    pub(super) fn noted(self, map: usize) -> u8 {
-        match self.is_one {
-            true => noted(map, self.first),
-            false => noted(map, self.first) & noted(map, self.last),
+    pub(super) unsafe fn noted(self, map: usize) -> u8 {
+        // SAFETY: `map` is a map of a window in use, by the caller's word.
+        unsafe {
+            match self.is_one {
+                true => noted(map, self.first),
+                false => noted(map, self.first) & noted(map, self.last),
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! Sections without a waiter are made durable in time, by a thread of their own.
 
-use super::lock;
 use crate::error::{Error, Result};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use crate::lock::{lock, wait, wait_timeout};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -26,15 +26,12 @@ impl Deadline {
         while !due.is_over {
             let left = due.at.map(|at| at.saturating_duration_since(Instant::now()));
             due = match left {
-                None => self.changed.wait(due).unwrap_or_else(PoisonError::into_inner),
+                None => wait(&self.changed, due),
                 Some(Duration::ZERO) => {
                     due.at = None;
                     return true;
                 }
-                Some(left) => {
-                    let woken = self.changed.wait_timeout(due, left);
-                    woken.unwrap_or_else(PoisonError::into_inner).0
-                }
+                Some(left) => wait_timeout(&self.changed, due, left),
             };
         }
         false

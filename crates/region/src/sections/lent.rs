@@ -5,8 +5,8 @@
 //!   they differ. A line less in the commit, and often a page, pays for that: `costs.rs` counts them.
 //! * Marking after the write is right where nothing is ever frozen, and no page is evicted meanwhile.
 
-use super::lock;
 use crate::address::Place;
+use crate::lock::lock;
 use crate::marks::{self, LINE};
 use std::mem::MaybeUninit;
 use std::sync::Mutex;

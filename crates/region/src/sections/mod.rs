@@ -33,7 +33,7 @@ use lent::Lent;
 use queue::Queue;
 use scopes::Scopes;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock};
 pub(crate) use turn::is_reading;
 use twinpage_core::Idle;
 
@@ -116,16 +116,4 @@ fn poison(progress: &Progress, error: Error) -> Error {
         Error::Store(error) => error,
         other => twinpage_core::Error::Invalid(other.to_string()),
     })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,9 +10,9 @@
 //!   newer than the group's discards.
 //! * The group on its way stays here until its commit has ended, so that a section that is undone finds its lines.
 
-use super::{lock, read, write};
 use crate::address::{PAGE, Place};
 use crate::epochs::{Progress, piece};
+use crate::lock::{lock, read, write};
 use crate::marks::{self, LINE};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};

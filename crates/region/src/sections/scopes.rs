@@ -3,7 +3,7 @@
 //! * Numbers ascend: one below that of the outermost is over.
 //! * Only the thread that has the turn changes them, or asks.
 
-use super::lock;
+use crate::lock::lock;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 

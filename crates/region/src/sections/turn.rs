@@ -1,9 +1,10 @@
 //! The turn of a region: one section, or readings that share it.
 
-use super::{Sections, poison, read, undo, write};
+use super::{Sections, poison, undo};
 use crate::address::Place;
 use crate::error::Result;
 use crate::gate::Pinned;
+use crate::lock::{read, write};
 use crate::zone::WINDOWS;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -70,6 +70,66 @@ fn shared_roots_are_changed_by_many_threads() {
     }
 }
 
+/// The lock of a shared root is held inside an update only, also to read: an update of the thread that holds it waits
+/// for no cut, and a checkpoint is refused to it, of any region, with the lock's name.
+#[test]
+fn a_lock_held_to_read_keeps_out_cuts() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let options = || Region::options().patience(Duration::ZERO);
+    let region = options().open(folder.path().join("region")).unwrap();
+    let other = options().open(folder.path().join("other")).unwrap();
+    let count = Shared::new(region.root::<u64>("count").unwrap());
+    let mut written = region.root::<u64>("written").unwrap();
+    region.update(|u| *count.lock(u) += 7);
+    let refused = region.read(|v| {
+        let held = count.lock_to_read(v);
+        let cut = std::thread::scope(|scope| scope.spawn(|| region.checkpoint()).join().unwrap());
+        assert!(matches!(cut, Err(Error::Busy { .. })), "{cut:?}");
+        region.update(|u| *written.get_mut(u) = *held);
+        let ticket = region.ticket();
+        [
+            region.durable(),
+            region.checkpoint().map(drop),
+            region.wait(ticket),
+            other.durable(),
+        ]
+    });
+    for refused in refused {
+        let refused = refused.unwrap_err().to_string();
+        for part in ["count", file!(), "let the lock go"] {
+            assert!(refused.contains(part), "{refused}");
+        }
+    }
+    region.durable().unwrap();
+    other.durable().unwrap();
+    assert_eq!(region.read(|v| *written.get(v)), 7);
+}
+
+/// A thread that takes the lock of a shared root twice is told so, with both places, and can go on.
+#[test]
+fn a_lock_is_taken_once_by_a_thread() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let region = open(&folder, "twice");
+    let [a, b] = ["a", "b"].map(|name| Shared::new(region.root::<u64>(name).unwrap()));
+    let twice: [&dyn Fn(&twinpage::Update<'_>); 3] = [
+        &|u| *a.lock(u) += *a.lock_to_read(u),
+        &|u| assert_eq!(*a.lock_to_read(u), *a.lock(u)),
+        &|u| {
+            let (_first, _other) = (a.lock(u), b.lock(u));
+            drop(a.lock(u));
+        },
+    ];
+    for twice in twice {
+        let told = std::panic::AssertUnwindSafe(|| region.update(|u| twice(u)));
+        let told = std::panic::catch_unwind(told).unwrap_err();
+        let told = told.downcast::<String>().unwrap();
+        assert!(told.contains("root \"a\"") && told.contains(file!()), "{told}");
+        region.update(|u| *a.lock(u) += *b.lock(u) + 1);
+    }
+    region.durable().unwrap();
+    assert_eq!(region.read(|v| *a.lock_to_read(v)), 3);
+}
+
 /// Two threads update two regions, one inside the other, in opposite orders.
 #[test]
 fn two_regions_in_opposite_orders() {

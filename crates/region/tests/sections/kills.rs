@@ -1,5 +1,5 @@
-//! Real kills of a bank: four threads pay from account to account by sections, and many of them fail. The sum is kept,
-//! and every section that returned is there. `TWINPAGE_LONG` makes it thousands of kills.
+//! Real kills of a bank: four threads pay from account to account by sections, and many of them fail. The sum is kept, a
+//! tree is in order, the links of a list are those of the last payments, and every section that returned is there. `TWINPAGE_LONG` makes it thousands of kills.
 
 use super::schemes::AllSchemes;
 use super::sections;
@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
-use twinpage::collections::{BTreeMap, HashMap, Vec as List};
-use twinpage::{Error, Handle, Region, Result, SchemeKind};
+use twinpage::collections::{BTreeMap, Box, HashMap, Vec as List};
+use twinpage::{Error, Handle, Persist, Region, Result, SchemeKind};
 
 const PATH: &str = "TWINPAGE_TEST_BANK";
 const CASE: &str = "TWINPAGE_TEST_CASE";
@@ -21,6 +21,16 @@ fn open(path: &Path, scheme: SchemeKind) -> Region {
     when_free(|| sections().scheme(scheme).open_with(path, &AllSchemes))
 }
 
+/// A payment, and those before it.
+#[derive(Persist)]
+struct Link<'r> {
+    number: u64,
+    next: Option<Box<'r, Link<'r>>>,
+}
+
+/// The most links there are.
+const LINKS: usize = 64;
+
 struct Bank<'a> {
     region: &'a Region,
     accounts: Handle<HashMap<'static, u64, i64>>,
@@ -28,6 +38,8 @@ struct Bank<'a> {
     paid: Handle<List<'static, u64>>,
     /// The last payments, by their number.
     book: Handle<BTreeMap<'static, u64, List<'static, u64>>>,
+    /// The last payments of all threads, the newest first.
+    links: Handle<Option<Box<'static, Link<'static>>>>,
 }
 
 impl Bank<'_> {
@@ -38,6 +50,7 @@ impl Bank<'_> {
             accounts: region.shared(accounts).unwrap(),
             paid: region.shared(paid).unwrap(),
             book: region.shared("book").unwrap(),
+            links: region.shared("links").unwrap(),
         };
         let opened = region.atomic(|section| -> Result<()> {
             let (accounts, paid) = (bank.accounts.write(section), bank.paid.write(section));
@@ -64,6 +77,18 @@ impl Bank<'_> {
             let entry = section.collect::<List<u64>>([from, to, amount as u64].into_iter());
             book.insert(number, entry);
             book.remove(&number.saturating_sub(100 * THREADS as u64));
+            let links = self.links.write(section);
+            let next = links.take();
+            let number = next.as_ref().map_or(0, |link| link.number) + 1;
+            *links = Some(section.boxed(Link { number, next }));
+            let mut last = &mut *links;
+            for _ in 0..LINKS {
+                last = match last {
+                    Some(link) => &mut link.next,
+                    None => break,
+                };
+            }
+            *last = None;
             if random.u8(..4) == 0 {
                 let spoiled = (0..random.u64(..200)).map(|k| (ACCOUNTS + k, 1));
                 accounts.extend(spoiled);
@@ -85,6 +110,20 @@ impl Bank<'_> {
                 let mine = book.filter(|number| *number % THREADS as u64 == own).count() as u64;
                 assert_eq!(mine, paid.min(100), "payments of thread {own}");
             }
+            let book = self.book.read(view);
+            assert!(
+                book.keys().is_sorted_by(|one, next| one < next),
+                "the tree is out of order"
+            );
+            assert!(
+                book.keys()
+                    .all(|number| book.get(number).is_some_and(|entry| entry.len() == 3))
+            );
+            let links = std::iter::successors(self.links.read(view).as_ref(), |link| link.next.as_ref());
+            let links: Vec<u64> = links.map(|link| link.number).collect();
+            let all = paid.iter().sum::<u64>();
+            let newest: Vec<u64> = (1..=all).rev().take(LINKS).collect();
+            assert_eq!(links, newest, "the links of {all} payments");
             paid.to_vec()
         })
     }

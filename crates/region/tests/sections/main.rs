@@ -5,6 +5,7 @@ mod faults;
 mod flushes;
 mod kills;
 mod schemes;
+mod space;
 #[path = "../support/mod.rs"]
 mod support;
 mod undo;

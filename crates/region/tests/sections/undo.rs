@@ -149,6 +149,9 @@ pub(super) fn lives(name: &str, open: &dyn Fn() -> Region, steps: usize, random:
         );
         drop(script);
         assert!(region.check().unwrap().is_sound());
+        // Closing the region would do it.
+        let given = region.atomic(|section| Ok::<_, Error>(section.heap().give_back().map(drop)));
+        given.unwrap().unwrap();
         let memory = bytes_of(&region);
         region.close().unwrap();
         // A region that grew for a section that failed is saved with its next commit.
