@@ -1,18 +1,20 @@
 //! `#[derive(Persist)]`: one description per type, built from the fields' own descriptions.
 //!
 //! * Each field's type must be `Persist`; the bound is asked for at the field, so that the error is there.
+//! * Each field of the type in a region is what the field's own type is there: a field that says `'static` would bring
+//!   the memory of another place into it.
 //! * Nothing is guessed about a layout: offsets of a struct are the compiler's, those of an enum with
 //!   fields follow from its `repr` (Rust reference, "Primitive representation of field-carrying enums").
 
 use crate::brand::Brand;
 use darling::{Error, FromDeriveInput, Result};
 use proc_macro2::{Group, Punct, Spacing, TokenStream, TokenTree};
-use quote::{quote, quote_spanned};
+use quote::{format_ident, quote, quote_spanned};
 use syn::parse::{ParseStream, Parser};
 use syn::spanned::Spanned;
 use syn::{
-    Data, DataEnum, DataStruct, DeriveInput, Fields, GenericParam, Ident, LitStr, Member, Meta, Token, Type,
-    parse_quote,
+    Data, DataEnum, DataStruct, DeriveInput, Field, Fields, GenericParam, Ident, LitStr, Member, Meta, Token,
+    Type, parse_quote,
 };
 
 /// What the user may say.
@@ -51,6 +53,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
         }
     };
     let brand = Brand::of(input)?;
+    data_fields(&input.data).try_for_each(says_no_static)?;
     let (previous, migrate) = migration(&options, &brand)?;
     let (name, version) = (name(input, &options), options.version.unwrap_or(1));
     let ident = &input.ident;
@@ -67,12 +70,13 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
         false => TokenStream::new(),
     };
     let layout = brand.named_static(layout);
+    let in_region = fields_in_region(input, &brand);
     Ok(quote! {
         #empty
         #default
         #deserialize
 
-        // SAFETY: every field is `Persist`, and the description names them all.
+        // SAFETY: every field is `Persist`, in the type in a region it is what that says, and the description names all.
         #[automatically_derived]
         unsafe impl #generics ::twinpage::persist::Persist for #ident #family #bounds {
             type In<'twinpage> = #ident #member;
@@ -88,6 +92,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
                 old: ::twinpage::persist::Of<'twinpage, Self::Previous>,
                 heap: ::twinpage::Heap<'twinpage>,
             ) -> Self::In<'twinpage> {
+                #in_region
                 #migrate
             }
         }
@@ -288,6 +293,75 @@ fn in_region(ty: TokenStream, parameters: &[&Ident]) -> Option<TokenStream> {
         after_colons = colons;
     }
     Some(member)
+}
+
+/// All fields there are.
+fn data_fields(data: &Data) -> Box<dyn Iterator<Item = &Field> + '_> {
+    match data {
+        Data::Struct(data) => Box::new(data.fields.iter()),
+        Data::Enum(data) => Box::new(data.variants.iter().flat_map(|variant| &variant.fields)),
+        Data::Union(_) => Box::new(std::iter::empty()),
+    }
+}
+
+/// Refuses a field with the brand `'static` where its type says so itself. [`fields_in_region`] refuses what is behind
+/// a name as well, in the compiler's words.
+fn says_no_static(field: &Field) -> Result<()> {
+    let ty = &field.ty;
+    let text: String = quote!(#ty).to_string().split_whitespace().collect();
+    if text.contains("PhantomData<")
+        || !["<'static,", "<'static>"]
+            .iter()
+            .any(|brand| text.contains(brand))
+    {
+        return Ok(());
+    }
+    Err(Error::custom(
+        "a field with the brand `'static` may have memory of any place: give the type a lifetime, the brand of its \
+         region, and say that here (`struct Order<'r> { customer: String<'r> }`)",
+    )
+    .with_span(ty))
+}
+
+/// Code that compiles if each field of the type in a region is what the field's own type is there.
+fn fields_in_region(input: &DeriveInput, brand: &Brand) -> TokenStream {
+    let (ident, member) = (&input.ident, brand.arguments(input, true));
+    let must_be = |field: &Field, at: TokenStream| {
+        let ty = &field.ty;
+        let family = brand.named_static(quote!(#ty));
+        quote_spanned!(ty.span()=> ::twinpage::persist::FieldInRegion(#at).must_be::<'twinpage, #family>();)
+    };
+    let looked_at = match &input.data {
+        Data::Struct(data) => {
+            let fields = data.fields.iter().zip(data.fields.members());
+            let fields = fields.map(|(field, member)| must_be(field, quote!(&raw mut value.#member)));
+            quote!(#(#fields)*)
+        }
+        Data::Enum(data) => {
+            let variants = data.variants.iter().map(|variant| {
+                let own = &variant.ident;
+                let names: Vec<Ident> = (0..variant.fields.len())
+                    .map(|n| format_ident!("field_{n}"))
+                    .collect();
+                let members = variant.fields.members();
+                let fields = variant
+                    .fields
+                    .iter()
+                    .zip(&names)
+                    .map(|(field, name)| must_be(field, quote!(#name)));
+                quote!(#ident::#own { #(#members: #names),* } => { #(#fields)* })
+            });
+            quote!(match value { #(#variants)* })
+        }
+        Data::Union(_) => TokenStream::new(),
+    };
+    quote! {
+        let _ = |value: &mut #ident #member| {
+            #[allow(unused_imports)]
+            use ::twinpage::persist::MustBe as _;
+            #looked_at
+        };
+    }
 }
 
 fn structure(data: &DataStruct) -> TokenStream {

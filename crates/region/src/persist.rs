@@ -22,6 +22,7 @@
 //! ```
 
 mod describe;
+mod in_region;
 mod name;
 mod niche;
 mod plain;
@@ -29,6 +30,8 @@ mod refused;
 
 pub use crate::description::{BadDescription, Description, Field, Kind, Type, Variant};
 pub use describe::{FieldOffset, Types};
+#[doc(hidden)]
+pub use in_region::{FieldInRegion, MustBe};
 pub use name::Name;
 pub use twinpage_macros::Persist;
 
