@@ -13,7 +13,13 @@ fn built(folder: &Path) -> PathBuf {
         .unwrap();
     let example = workspace.join("examples/own-scheme");
     std::fs::create_dir(folder.join("src")).unwrap();
-    for source in ["src/main.rs", "src/journal.rs", "src/whole_pages.rs"] {
+    for source in [
+        "src/main.rs",
+        "src/journal.rs",
+        "src/whole_pages.rs",
+        "memory.toml",
+        "machine.toml",
+    ] {
         std::fs::copy(example.join(source), folder.join(source)).unwrap();
     }
     std::fs::copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
@@ -121,12 +127,48 @@ fn a_scheme_of_ones_own_is_verified_evaluated_and_crashed() {
     assert_eq!(report["recovery"]["consistent"], true, "{report}");
     assert!(report["recovery"]["batches"].as_u64() > Some(0), "{report}");
 
+    every_command_of_the_tutorial(&command, scratch.path());
+
     let unknown = lab(&["verify", "--scheme", "half-pages"]);
     let text = String::from_utf8_lossy(&unknown.stderr).into_owned();
     assert!(
         text.contains("dual-page") && text.contains("whole-pages"),
         "{text}"
     );
+}
+
+/// Runs what `docs/own-scheme.md` says, in the folder of the crate. What stands behind a command is about it.
+fn every_command_of_the_tutorial(command: &Path, folder: &Path) {
+    let tutorial = include_str!("../../../docs/own-scheme.md");
+    let lines = tutorial
+        .lines()
+        .filter_map(|line| line.strip_prefix("cargo run --release -- "));
+    let mut printed = Vec::new();
+    for line in lines {
+        let (words, about) = line.split_once("  ").unwrap_or((line, ""));
+        let output = Command::new(command)
+            .args(words.split_whitespace())
+            .current_dir(folder)
+            .output()
+            .expect("it starts");
+        let expected = i32::from(about.contains("exit code 1"));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(expected), "{words}: {errors}");
+        printed.push((words, output));
+    }
+    assert!(printed.len() >= 8, "{} commands", printed.len());
+    for file in ["dpc.json", "dpc-fig9a.svg", "dpc-fig9b.svg"] {
+        assert!(folder.join("results").join(file).is_file(), "{file}");
+    }
+    // The device of one's own is the one that is simulated: its writes take 40 cycles of 2.5 ns.
+    let resolved = printed.iter().find(|(words, _)| words.contains("--print-config"));
+    let machine = said(&resolved.expect("the tutorial prints a machine").1);
+    let memory = &machine["plan"]["controller"]["nvm"];
+    assert_eq!(
+        (&memory["name"], &memory["channels"]),
+        (&"mine".into(), &2.into())
+    );
+    assert_eq!(memory["timing"]["write_pulse"], 40);
 }
 
 #[test]
