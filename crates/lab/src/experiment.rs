@@ -63,6 +63,22 @@ impl Experiment {
         self.run_from(|setting, workload| images.filled(&self.workload, setting, workload))
     }
 
+    /// The same; a run that does not go its length is an error, for it says nothing of the experiment it was for.
+    ///
+    /// # Errors
+    /// As [`Experiment::run`]; a trace or a program that ends before.
+    pub fn run_whole_among(&self, images: &Images) -> Result<Report, String> {
+        let report = self.run_among(images)?;
+        match report.outcome.ended {
+            Ended::Instructions => Ok(report),
+            ended => Err(format!(
+                "the run ended by its {ended} after {} of {} instructions; ask for fewer (--instructions), or record traces \
+                 longer (record DIR SMALLER LIMIT)",
+                report.outcome.instructions, self.config.plan.instructions
+            )),
+        }
+    }
+
     fn run_from(&self, begin: impl FnOnce(&Setting, &dyn Workload) -> Space) -> Result<Report, String> {
         let setting = Setting {
             scale: self.scale,

@@ -22,6 +22,7 @@ mod ground;
 pub mod machine;
 pub mod objects;
 pub mod op;
+pub mod provenance;
 pub mod quantity;
 pub mod schemes;
 pub mod sections;

@@ -1,12 +1,18 @@
 //! Runs over values of a machine: schemes times workloads times values, one table (`twinpage lab run --sweep`).
+//!
+//! What differs from run to run is a ratio, with its interval: each run over the first one of its workload, which has the
+//! first scheme and the first of all values.
 
 use crate::config::machine::Config;
-use crate::eval::{Row, chart, store};
-use crate::experiment::Experiment;
+use crate::eval::{Measure, Row, chart, half_width, store};
+use crate::experiment::{Experiment, Report};
 use crate::machine::Outcome;
+use crate::provenance::Provenance;
 use crate::schemes::SchemeName;
 use crate::workload::image::Images;
+use crate::workload::list;
 use rayon::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A value of the machine, and what it is set to in turn: `nvm.channels=1,2,4`.
@@ -72,25 +78,59 @@ pub struct Point {
     pub values: Vec<String>,
     /// Exactly which machine.
     pub config_hash: String,
+    /// Its time over that of its workload's first run.
+    pub time: Ratio,
+    /// The same of NVM writes.
+    pub writes: Ratio,
     /// What was measured.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
+/// A ratio to another run.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
+pub struct Ratio {
+    /// What it is; not a number over nothing.
+    pub is: f64,
+    /// Half of its interval: 95 of 100 times the ratio of longer runs is not further away. None where a run has fewer than
+    /// 20 epochs.
+    pub plus_minus: Option<f64>,
+}
+
+impl Ratio {
+    fn new(run: &Outcome, over: &Outcome, measure: Measure) -> Ratio {
+        Ratio {
+            is: measure.of(run) / measure.of(over),
+            plus_minus: half_width(run, over, measure),
+        }
+    }
+}
+
 /// All runs.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Grid {
-    /// The command that asked.
-    pub command: String,
-    /// The commit the program was built from, where it is known.
-    pub commit: Option<String>,
+    /// Where it comes from.
+    #[serde(flatten)]
+    pub provenance: Provenance,
     /// What changed.
     pub axes: Vec<Axis>,
+    /// The machines, by their hashes.
+    pub machines: BTreeMap<String, serde_json::Value>,
+    /// The content of each trace, by its file's name.
+    pub traces: BTreeMap<String, String>,
     /// The runs, the last axis changing first.
     pub points: Vec<Point>,
 }
 
 type Column = (&'static str, fn(&Outcome) -> String);
+
+/// The columns of ratios.
+const RATIOS: [&str; 4] = [
+    "time_over_first",
+    "time_plus_minus",
+    "writes_over_first",
+    "writes_plus_minus",
+];
 
 /// The columns of the table after those that say which run it is.
 const COLUMNS: [Column; 14] = [
@@ -118,8 +158,8 @@ impl Sweep {
     /// Runs all. `tell` hears how many of how many are done.
     ///
     /// # Errors
-    /// A machine that cannot be, or a run that failed.
-    pub fn run(&self, command: String, tell: &(dyn Fn(usize, usize) + Sync)) -> Result<Grid, String> {
+    /// A machine that cannot be, a run that failed, or one that did not go its length.
+    pub fn run(&self, provenance: Provenance, tell: &(dyn Fn(usize, usize) + Sync)) -> Result<Grid, String> {
         let mut asked = Vec::new();
         for values in self.combinations() {
             let config = self.config(&values)?;
@@ -140,27 +180,28 @@ impl Sweep {
                 crash_fs: None,
             };
             let report = experiment
-                .run_among(&images)
+                .run_whole_among(&images)
                 .map_err(|why| format!("{scheme} {workload} {}: {why}", values.join(" ")))?;
             tell(done.fetch_add(1, Ordering::Relaxed) + 1, asked.len());
-            let mut outcome = report.outcome;
-            outcome.epochs.clear();
-            Ok(Point {
-                scheme: *scheme,
-                workload: (*workload).clone(),
-                values: values.clone(),
-                config_hash: report.config_hash,
-                outcome,
-            })
+            Ok(report)
         };
         let threads = rayon::ThreadPoolBuilder::new().num_threads(self.jobs.unwrap_or(0));
         let threads = threads.build().map_err(|why| why.to_string())?;
-        let points = threads.install(|| asked.par_iter().map(run).collect::<Result<Vec<Point>, String>>());
+        let reports =
+            threads.install(|| asked.par_iter().map(run).collect::<Result<Vec<Report>, String>>())?;
+        let mut machines = BTreeMap::new();
+        for (_, config, ..) in &asked {
+            let machine = serde_json::to_value(config).map_err(|why| why.to_string())?;
+            machines.insert(config.hash(), machine);
+        }
+        let paths = self.workloads.iter().flat_map(|workload| list::traces(workload));
+        let values = asked.into_iter().map(|(values, ..)| values);
         Ok(Grid {
-            command,
-            commit: store::commit(),
+            provenance,
             axes: self.axes.clone(),
-            points: points?,
+            machines,
+            traces: store::contents(paths)?,
+            points: points(values, &reports),
         })
     }
 
@@ -200,16 +241,42 @@ impl Sweep {
     }
 }
 
+/// Runs as they are told, in their order.
+fn points(values: impl Iterator<Item = Vec<String>>, reports: &[Report]) -> Vec<Point> {
+    let point = |(values, report): (Vec<String>, &Report)| {
+        let first = reports.iter().find(|other| other.workload == report.workload);
+        let first = &first.expect("it is one of them").outcome;
+        Point {
+            scheme: report.scheme,
+            workload: report.workload.clone(),
+            values,
+            config_hash: report.config_hash.clone(),
+            time: Ratio::new(&report.outcome, first, Measure::Time),
+            writes: Ratio::new(&report.outcome, first, Measure::Writes),
+            outcome: Outcome {
+                epochs: Vec::new(),
+                ..report.outcome.clone()
+            },
+        }
+    };
+    values.zip(reports).map(point).collect()
+}
+
 impl Grid {
     /// The names of the columns, and a line of fields for each run.
     #[must_use]
     pub fn table(&self) -> (Vec<String>, Vec<Vec<String>>) {
         let mut names = vec!["scheme".to_owned(), "workload".to_owned()];
         names.extend(self.axes.iter().map(|axis| axis.key.clone()));
+        names.extend(RATIOS.map(str::to_owned));
         names.extend(COLUMNS.iter().map(|column| column.0.to_owned()));
         let line = |point: &Point| {
             let mut fields = vec![point.scheme.name().to_owned(), point.workload.clone()];
             fields.extend(point.values.iter().cloned());
+            for ratio in [point.time, point.writes] {
+                let width = ratio.plus_minus.map_or(String::new(), |width| width.to_string());
+                fields.extend([ratio.is.to_string(), width]);
+            }
             fields.extend(COLUMNS.iter().map(|column| (column.1)(&point.outcome)));
             fields
         };
@@ -230,7 +297,7 @@ impl Grid {
             .collect()
     }
 
-    /// Execution time of each run, as SVG.
+    /// Execution time of each run over its workload's first, as SVG.
     ///
     /// # Errors
     /// It cannot be drawn.
@@ -241,14 +308,21 @@ impl Grid {
             series: format!("{} {}", point.scheme, point.workload),
             workload: point.values.join(" "),
             paper: None,
-            ours: point.outcome.time_ns as f64 * 1e-6,
-            plus_minus: None,
-            unit: "ms",
+            ours: point.time.is,
+            plus_minus: point.time.plus_minus,
+            unit: "ratio",
             note: None,
         };
         let rows: Vec<Row> = self.points.iter().map(bar).collect();
         let rows: Vec<&Row> = rows.iter().collect();
-        chart::bars(&format!("Execution time by {}", axes.join(", ")), &rows)
+        let title = match axes.is_empty() {
+            true => "Execution time over the first run of each workload".to_owned(),
+            false => format!(
+                "Execution time by {}, over the first run of each workload",
+                axes.join(", ")
+            ),
+        };
+        chart::bars(&title, &rows)
     }
 }
 
@@ -268,12 +342,12 @@ mod tests {
             workloads: vec!["tatp".into()],
             smaller: 64,
             overlap: false,
-            instructions: Some(100_000),
+            instructions: Some(800_000),
             warm_up: Some(20_000),
             seed: 1,
             jobs: Some(2),
         };
-        let grid = sweep.run("a test".into(), &|_, _| ()).unwrap();
+        let grid = sweep.run(Provenance::default(), &|_, _| ()).unwrap();
         assert_eq!(grid.points.len(), 8);
         let time = |scheme, values: [&str; 2]| {
             let of = |point: &&Point| point.scheme == scheme && point.values == values;
@@ -286,8 +360,18 @@ mod tests {
             grid.points.iter().find(of).unwrap().outcome.nvm_writes.total
         };
         assert!(writes(["1", "journal"]) < writes(["1", "whole"]));
+        let first = &grid.points[0];
+        for point in &grid.points {
+            let ratio = point.outcome.time_ns as f64 / first.outcome.time_ns as f64;
+            assert_eq!(point.time.is, ratio);
+            assert!(
+                point.time.plus_minus.is_some() && point.writes.plus_minus.is_some(),
+                "{point:?}"
+            );
+            assert_eq!(grid.machines[&point.config_hash]["name"], "dpc");
+        }
         let csv = grid.csv();
-        assert!(csv.starts_with("scheme,workload,nvm.channels,table.backup,instructions,time_ns"));
+        assert!(csv.starts_with("scheme,workload,nvm.channels,table.backup,time_over_first,time_plus_minus"));
         assert_eq!(csv.lines().count(), 9);
         assert!(grid.figure().unwrap().starts_with("<svg"));
         let wrong = Sweep {
@@ -296,7 +380,7 @@ mod tests {
         };
         assert!(
             wrong
-                .run(String::new(), &|_, _| ())
+                .run(Provenance::default(), &|_, _| ())
                 .unwrap_err()
                 .contains("nvm.channels=3")
         );

@@ -3,6 +3,7 @@
 use twinpage_lab::bus::config::DurableIn;
 use twinpage_lab::bus::{Config, Counts, Machine};
 use twinpage_lab::op::Kind;
+use twinpage_lab::provenance::Provenance;
 use twinpage_lab::workload::sps::{ALL, Persist, Size, Sps, Variant};
 use twinpage_lab::workload::{Progress, Workload};
 use twinpage_lab::{Port, Space};
@@ -303,7 +304,7 @@ fn the_study_is_repeated_small() {
         smaller: 64,
         seed: 1,
         jobs: Some(2),
-        command: "a test".into(),
+        provenance: Provenance::default(),
     };
     let evaluation = evaluate(&asked, &|_, _, _| ()).unwrap();
     assert_eq!(evaluation.artifacts(), ARTIFACTS.map(|(name, _)| name));

@@ -1,6 +1,5 @@
 //! Every workload can be crashed with every scheme: what is recovered is a checkpoint, byte for byte.
 
-use std::collections::BTreeSet;
 use twinpage_baselines::SchemeKind;
 use twinpage_lab::config::machine::Config;
 use twinpage_lab::experiment::Experiment;
@@ -21,7 +20,13 @@ fn config(overlap: bool) -> Config {
     config
 }
 
-fn crash(scheme: SchemeKind, workload: &str, seed: u64, overlap: bool) -> Result<Recovery, String> {
+/// The power fails some intervals after the warm-up, and `later` times as late.
+fn crash(
+    scheme: SchemeKind,
+    workload: &str,
+    (seed, later): (u64, u64),
+    overlap: bool,
+) -> Result<Recovery, String> {
     let config = config(overlap);
     let interval = config.plan.interval_fs;
     let experiment = Experiment {
@@ -29,7 +34,7 @@ fn crash(scheme: SchemeKind, workload: &str, seed: u64, overlap: bool) -> Result
         workload: workload.into(),
         scale: SCALE,
         seed,
-        crash_fs: Some(interval * (6 + seed % 3) + interval / 97 * (seed % 97)),
+        crash_fs: Some((interval * (6 + seed % 3) + interval / 97 * (seed % 97)) * later),
         config,
     };
     let report = experiment.run()?;
@@ -55,17 +60,20 @@ fn every_workload_with_every_scheme() {
     let seed = fastrand::u64(..1 << 32);
     let mut random = fastrand::Rng::with_seed(seed);
     for workload in workloads() {
-        let mut epochs = BTreeSet::new();
         for scheme in schemes() {
             let overlap = random.bool();
-            let found = crash(scheme, workload, random.u64(..1 << 32), overlap);
-            let found = found.unwrap_or_else(|why| panic!("{workload}, {scheme}, seed {seed}: {why}"));
-            assert!(found.consistent, "{workload}, {scheme}, seed {seed}: {found:?}");
-            assert!(found.pages > 0);
-            epochs.insert(found.epoch);
+            let own = random.u64(..1 << 32);
+            // The state at the beginning is a checkpoint too, and no scheme may be content with it. Some programs have
+            // batches so long that the first one is not over at an early crash.
+            let has_more = [1, 2, 4, 8, 16].into_iter().any(|later| {
+                let found = crash(scheme, workload, (own, later), overlap);
+                let found = found.unwrap_or_else(|why| panic!("{workload}, {scheme}, seed {seed}: {why}"));
+                assert!(found.consistent, "{workload}, {scheme}, seed {seed}: {found:?}");
+                assert!(found.pages > 0);
+                found.epoch > 1 && found.batches > 0
+            });
+            assert!(has_more, "{workload}, {scheme}, seed {seed}: no later checkpoint");
         }
-        let last = epochs.last().copied().unwrap_or(0);
-        assert!(last > 1, "{workload}, seed {seed}: checkpoints {epochs:?}");
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use twinpage_campaign::is_long;
 use twinpage_lab::eval::ssp::{ARTIFACTS, Evaluation, evaluate};
 use twinpage_lab::eval::{Document, StudyRequest, Verdict};
+use twinpage_lab::provenance::Provenance;
 
 fn quick(artifacts: &[&str]) -> Evaluation {
     let asked = StudyRequest {
@@ -12,7 +13,7 @@ fn quick(artifacts: &[&str]) -> Evaluation {
         smaller: 64,
         seed: 1,
         jobs: None,
-        command: "twinpage lab eval ssp --quick".into(),
+        provenance: Provenance::default(),
     };
     evaluate(&asked, &|_, _, _| ()).unwrap()
 }
@@ -30,6 +31,22 @@ fn every_artifact_has_rows_and_every_sentence_a_verdict() {
         );
     }
     assert!(evaluation.rows.iter().all(|row| row.ours.is_finite()));
+    // What happens once in a run, or in none, is not known any better or worse.
+    let single = [
+        "most pages",
+        "queued at the end",
+        "added to the SSP cache",
+        "added until",
+    ];
+    for row in &evaluation.rows {
+        let has_none = row.artifact == "cost" || single.iter().any(|name| row.series.starts_with(name));
+        assert_eq!(row.plus_minus.is_none(), has_none, "{row:?}");
+        assert!(
+            row.plus_minus
+                .is_none_or(|width| width >= 0.0 && width.is_finite()),
+            "{row:?}"
+        );
+    }
     assert!(evaluation.html().unwrap().contains("vacation"));
     for (artifact, series) in [("table4", 2), ("table5", 2), ("real", 6)] {
         let said: BTreeSet<_> = evaluation

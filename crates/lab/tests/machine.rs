@@ -382,6 +382,21 @@ fn what_can_be_crashed_takes_no_longer() {
     }
 }
 
+/// A table smaller by as much as its machine has as much smaller a cache.
+#[test]
+fn cached_entries_shrink_with_the_machine() {
+    let entries = |set: &str, by| {
+        let config = Config::with("dpc", &[format!("table.cached_entries={set}")]);
+        config
+            .and_then(|config| config.smaller(by))
+            .map(|config| config.plan.controller.cached_entries)
+    };
+    assert_eq!(entries("10000", 64).unwrap(), 157);
+    assert_eq!([0, 1].map(|few| entries(&few.to_string(), 64).unwrap()), [0, 1]);
+    let refused = entries("2097153", 1).unwrap_err().to_string();
+    assert!(refused.contains("each page of NVM"), "{refused}");
+}
+
 #[test]
 fn a_damaged_machine_file_is_refused_with_its_line() {
     let good = include_str!("../configs/dpc.toml");

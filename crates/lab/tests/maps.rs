@@ -1,14 +1,16 @@
 //! The maps of SSP's Table 3: what is in them, and that a fault is found.
 
-use twinpage_lab::workload::maps::{Maps, Program, Structure};
+use twinpage_lab::workload::maps::{Maps, NODES, Program, Structure};
 use twinpage_lab::workload::{Progress, Workload};
 use twinpage_lab::{Kind, Port, Space};
 
-const ALL: [Structure; 4] = [
-    Structure::BTree,
-    Structure::SmallBTree,
-    Structure::RedBlack,
-    Structure::Hash,
+/// Maps, and the bytes of a tree's nodes.
+const ALL: [(Structure, u64); 5] = [
+    (Structure::BTree, NODES[0]),
+    (Structure::BTree, NODES[1]),
+    (Structure::BTree, NODES[2]),
+    (Structure::RedBlack, NODES[0]),
+    (Structure::Hash, NODES[0]),
 ];
 
 fn made(program: Program, seed: u64) -> (Maps, Space) {
@@ -18,9 +20,10 @@ fn made(program: Program, seed: u64) -> (Maps, Space) {
     (maps, space)
 }
 
-fn one(structure: Structure, keys: u64, zipf: bool) -> Program {
+fn one((structure, node_bytes): (Structure, u64), keys: u64, zipf: bool) -> Program {
     Program {
         structure,
+        node_bytes,
         zipf,
         keys,
         threads: 1,

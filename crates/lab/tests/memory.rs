@@ -347,8 +347,8 @@ mod the_scheduling_is_right {
             })
     }
 
-    /// What DDR3-1600K does at saturation in Ramulator 2.1, and between the lowest and the highest of the public
-    /// simulators for mixed traffic, asked by the same requests: within 5%.
+    /// What DDR3-1600K does at saturation in Ramulator 2.1, asked by the same requests: within 5%. Of mixed traffic its number
+    /// is not known; the public simulators lie within 5% of their middle, and so does this one.
     #[test]
     fn saturated_traffic_reaches_the_peers_bandwidth() {
         let device = device("ddr3-1600k");
@@ -362,15 +362,16 @@ mod the_scheduling_is_right {
             mixed.gb_per_s
         );
         println!("mixed: {} activates, {:?}", mixed.activates, mixed.read_ns);
-        assert!((sequential / 12.27 - 1.0).abs() < 0.05);
-        assert!((random / 11.42 - 1.0).abs() < 0.05);
-        assert!((9.8..=10.8).contains(&mixed.gb_per_s), "{mixed:?}");
+        for (ours, theirs) in [(sequential, 12.27), (random, 11.42), (mixed.gb_per_s, 10.3)] {
+            assert!((ours / theirs - 1.0).abs() < 0.05, "{ours} GB/s for {theirs}");
+        }
         // A row is opened once for a request: what is opened is used before it is closed.
         assert!(mixed.activates as f64 / (count as f64) < 1.05, "{mixed:?}");
     }
 
-    /// With little to do the median read takes what the closed form says; the mean waits for refresh besides, on
-    /// average for half of one as often as one is under way, and finds rows that it closed.
+    /// With little to do the median read takes what the closed form says, which good simulators meet; the mean, within 10%, waits
+    /// for refresh besides, on average for half of one as often as one is under way, and finds rows that it closed. What is
+    /// asked for is done as fast as it is asked for.
     #[test]
     fn light_traffic_takes_what_the_closed_forms_say() {
         let device = device("ddr3-1600k");
@@ -385,6 +386,8 @@ mod the_scheduling_is_right {
                 (read.mean / (expected + refresh) - 1.0).abs() < 0.1,
                 "{outcome:?}"
             );
+            let offered = 64.0 / (every as f64 * device.cycle_fs as f64 * 1e-6);
+            assert!((outcome.gb_per_s / offered - 1.0).abs() < 0.01, "{outcome:?}");
         };
         near(
             &drive(&device, (0..count).map(|n| read(n * every, n * 64))),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use twinpage_campaign::either;
 use twinpage_lab::eval::simpo::{ARTIFACTS, Evaluation, Origin, Row, evaluate};
 use twinpage_lab::eval::{Document, StudyRequest, Verdict};
+use twinpage_lab::provenance::Provenance;
 
 fn quick(artifacts: &[&str]) -> Evaluation {
     let asked = StudyRequest {
@@ -12,7 +13,7 @@ fn quick(artifacts: &[&str]) -> Evaluation {
         smaller: 64,
         seed: 1,
         jobs: None,
-        command: "a test".into(),
+        provenance: Provenance::default(),
     };
     evaluate(&asked, &|_, _, _| {}).unwrap()
 }
@@ -98,7 +99,7 @@ fn an_artifact_that_is_not_there_is_named() {
         smaller: 64,
         seed: 1,
         jobs: None,
-        command: String::new(),
+        provenance: Provenance::default(),
     };
     let why = evaluate(&asked, &|_, _, _| {}).unwrap_err();
     assert!(why.contains("fig99") && why.contains("fig10"), "{why}");

@@ -57,6 +57,7 @@ fn cut(design: Name, after_fs: u64, seed: u64, fault: Option<Fault>) -> Recovery
     config.setting.tlb_entries = 3;
     let program = Program {
         structure: Structure::RedBlack,
+        node_bytes: 1024,
         zipf: false,
         keys: 4000,
         threads: 4,

@@ -39,6 +39,7 @@ fn made(name: &str, size: u64, threads: usize, seed: u64) -> Box<dyn Workload> {
     };
     let program = Program {
         structure,
+        node_bytes: 1024,
         zipf: keys == "zipf",
         keys: size,
         threads,

@@ -1,6 +1,6 @@
 //! `twinpage lab eval`: a paper's evaluation, repeated.
 
-use super::{bar, command, study};
+use super::{bar, provenance, study};
 use crate::output::print_json;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -104,18 +104,27 @@ impl FromStr for Study {
 }
 
 impl Eval {
-    /// An option that was given, and is for the papers of schemes alone.
-    pub(super) fn for_schemes(&self) -> Option<&'static str> {
+    /// An option that was given and is for the papers of schemes alone, and what there is for the others.
+    pub(super) fn for_schemes(&self) -> Option<(&'static str, &'static str)> {
+        let full = "each program runs its full length, which --smaller divides";
         [
-            (self.instructions.is_some(), "--instructions"),
-            (self.traces.is_some(), "--traces"),
-            (!self.sweep.is_empty(), "--sweep"),
-            (self.precision.is_some(), "--precision"),
-            (!self.with.is_empty(), "--with"),
-            (self.runs.is_some(), "--runs"),
+            (self.instructions.is_some(), "--instructions", full),
+            (self.precision.is_some(), "--precision", full),
+            (self.traces.is_some(), "--traces", "no trace is played"),
+            (
+                !self.sweep.is_empty(),
+                "--sweep",
+                "--artifact says what is varied, and --set changes a value of the machine",
+            ),
+            (
+                !self.with.is_empty(),
+                "--with",
+                "its machine has no memory controller with a scheme",
+            ),
+            (self.runs.is_some(), "--runs", "all runs are done by one command"),
         ]
         .into_iter()
-        .find_map(|(is_given, name)| is_given.then_some(name))
+        .find_map(|(is_given, name, instead)| is_given.then_some((name, instead)))
     }
 
     pub(super) fn smaller(&self) -> u64 {
@@ -153,7 +162,7 @@ pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
         set: arguments.set.clone(),
         with: arguments.with.clone(),
         jobs: arguments.jobs(),
-        command: command(),
+        provenance: provenance(),
     };
     let shown = bar(1, "runs");
     let tell = |done: usize, all: usize, last: &str| {

@@ -14,6 +14,7 @@ mod workloads;
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::process::ExitCode;
+use twinpage_lab::provenance::Provenance;
 use twinpage_os::messages;
 
 /// The papers' memory controllers in simulated time: traces, workloads, experiments.
@@ -88,13 +89,14 @@ pub fn lab(lab: Lab) -> Result<ExitCode, String> {
     }
 }
 
-/// What was asked, as one types it.
-fn command() -> String {
+/// What was asked, as one types it, and the commit that this program was built from.
+fn provenance() -> Provenance {
     let arguments = std::env::args().skip(1);
-    std::iter::once("twinpage".to_owned())
-        .chain(arguments)
-        .collect::<Vec<_>>()
-        .join(" ")
+    let words: Vec<String> = std::iter::once("twinpage".to_owned()).chain(arguments).collect();
+    Provenance {
+        command: words.join(" "),
+        commit: option_env!("TWINPAGE_BUILT_FROM").map(str::to_owned),
+    }
 }
 
 /// A bar on standard error that goes to `total` of a `unit`.

@@ -1,7 +1,7 @@
 //! `twinpage lab eval mss|ssp|simpo`: studies on machines with their memory on the bus.
 
 use super::eval::{Eval, show_claims, write};
-use super::{bar, command};
+use super::{bar, provenance};
 use crate::output::print_json;
 use std::process::ExitCode;
 use twinpage_lab::eval::{Claim, Document, StudyRequest, Tell, mss, simpo, ssp};
@@ -43,7 +43,7 @@ fn repeat<T>(
         smaller: arguments.smaller(),
         seed: arguments.seed(),
         jobs: arguments.jobs(),
-        command: command(),
+        provenance: provenance(),
     };
     let shown = bar(1, "runs");
     let evaluation = evaluate(&asked, &|done, all, last| {
@@ -58,9 +58,7 @@ fn repeat<T>(
 /// Options that only the papers of schemes have.
 fn refuse_others(arguments: &Eval, paper: &str) -> Result<(), String> {
     match arguments.for_schemes() {
-        Some(option) => Err(format!(
-            "{option} is for dpc and twins; {paper} runs each program at its full length"
-        )),
+        Some((option, instead)) => Err(format!("{option} is for dpc and twins; of {paper}, {instead}")),
         None => Ok(()),
     }
 }

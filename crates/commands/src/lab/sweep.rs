@@ -25,7 +25,7 @@ pub(super) fn sweep(arguments: &Run) -> Result<ExitCode, String> {
         }
     }
     let shown = bar(1, "runs");
-    let grid = asked(arguments).run(super::command(), &|done, all| {
+    let grid = asked(arguments).run(super::provenance(), &|done, all| {
         shown.set_length(all as u64);
         shown.set_position(done as u64);
     })?;

@@ -240,9 +240,8 @@ impl Config {
         thynvm_bytes(blocks, pages)
     }
 
-    /// The same machine, smaller by a power of two: DRAM, NVM, pool, journal, tables, cores' state,
-    /// epochs and run, so that a
-    /// footprint smaller by as much meets the same rates. Caches shrink to a quarter at most: smaller
+    /// The same machine, smaller by a power of two: DRAM, NVM, pool, journal, tables, cached entries,
+    /// cores' state, epochs and run, so that a footprint smaller by as much meets the same rates. Caches shrink to a quarter at most: smaller
     /// ones would no longer filter anything.
     ///
     /// # Errors
@@ -262,6 +261,8 @@ impl Config {
         plan.nvm_bytes /= by;
         plan.pool_pages /= by;
         plan.journal_bytes /= by;
+        let cached = &mut plan.controller.cached_entries;
+        *cached = cached.div_ceil(by as usize);
         for entries in [&mut plan.tables.blocks, &mut plan.tables.pages] {
             *entries = u32::try_from(u64::from(*entries) / by).unwrap_or(1).max(1);
         }
@@ -392,6 +393,12 @@ fn check(source: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
             "journal",
             said.table.journal.is.0 <= 1 << 30,
             "at most 1 GiB",
+        ),
+        (
+            "table",
+            "cached_entries",
+            said.table.cached_entries as u64 <= said.nvm.size.is.0 / PAGE_BYTES,
+            "at most one for each page of NVM",
         ),
         (
             "checkpoint",

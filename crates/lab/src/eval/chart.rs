@@ -25,6 +25,14 @@ fn names<'a>(rows: &[&'a Row], name: impl Fn(&'a Row) -> &'a str) -> Vec<&'a str
     all
 }
 
+/// Where a bar ends below zero. The interval of one that is above may reach below; it is cut off there.
+fn lowest(row: &Row) -> f64 {
+    match row.ours < 0.0 {
+        true => row.ours - row.plus_minus.unwrap_or(0.0),
+        false => 0.0,
+    }
+}
+
 fn draw(svg: &mut String, title: &str, rows: &[&Row]) -> Result<(), Box<dyn std::error::Error>> {
     let groups = names(rows, |row| &row.workload);
     let series = names(rows, |row| &row.series);
@@ -35,6 +43,7 @@ fn draw(svg: &mut String, title: &str, rows: &[&Row]) -> Result<(), Box<dyn std:
         .fold(0.0, f64::max)
         .max(1e-3)
         * 1.1;
+    let bottom = rows.iter().map(|row| lowest(row)).fold(0.0, f64::min) * 1.1;
     let root = SVGBackend::with_string(svg, (1000, 420)).into_drawing_area();
     root.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&root)
@@ -42,7 +51,7 @@ fn draw(svg: &mut String, title: &str, rows: &[&Row]) -> Result<(), Box<dyn std:
         .margin(12)
         .x_label_area_size(46)
         .y_label_area_size(60)
-        .build_cartesian_2d(0.0..groups.len() as f64, 0.0..top)?;
+        .build_cartesian_2d(0.0..groups.len() as f64, bottom..top)?;
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -77,7 +86,9 @@ fn draw(svg: &mut String, title: &str, rows: &[&Row]) -> Result<(), Box<dyn std:
             .filter(|row| row.series == *name)
             .filter_map(|row| row.plus_minus.map(|width| (left(row), row.ours, width)));
         let intervals: Vec<_> = with_interval
-            .map(|(x, is, width)| ErrorBar::new_vertical(x, (is - width).max(0.0), is, is + width, BLACK, 4))
+            .map(|(x, is, width)| {
+                ErrorBar::new_vertical(x, (is - width).max(bottom), is, is + width, BLACK, 4)
+            })
             .collect();
         chart
             .draw_series(mine)?
@@ -85,8 +96,12 @@ fn draw(svg: &mut String, title: &str, rows: &[&Row]) -> Result<(), Box<dyn std:
             .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], color.filled()));
         chart.draw_series(intervals)?;
     }
+    if bottom < 0.0 {
+        let zero = [(0.0, 0.0), (groups.len() as f64, 0.0)];
+        chart.draw_series(LineSeries::new(zero, BLACK))?;
+    }
     for (number, group) in groups.iter().enumerate() {
-        let place = chart.backend_coord(&(number as f64 + 0.5, 0.0));
+        let place = chart.backend_coord(&(number as f64 + 0.5, bottom));
         let style = ("sans-serif", 13)
             .into_font()
             .color(&BLACK)
@@ -101,4 +116,51 @@ fn draw(svg: &mut String, title: &str, rows: &[&Row]) -> Result<(), Box<dyn std:
         .draw()?;
     root.present()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The top and the height of each bar, in pixels.
+    fn drawn(numbers: &[f64]) -> Vec<(f64, f64)> {
+        let row = |(number, &ours): (usize, &f64)| Row {
+            artifact: "a test",
+            series: "one".into(),
+            workload: number.to_string(),
+            paper: None,
+            ours,
+            plus_minus: Some(0.1),
+            unit: "ratio",
+            note: None,
+        };
+        let rows: Vec<Row> = numbers.iter().enumerate().map(row).collect();
+        let svg = bars("bars", &rows.iter().collect::<Vec<_>>()).unwrap();
+        let field = |rect: &str, name: &str| -> f64 {
+            let after = rect.split_once(&format!(" {name}=\"")).unwrap().1;
+            after.split_once('"').unwrap().0.parse().unwrap()
+        };
+        let color = "fill=\"#E6194B\"";
+        let bars = svg.split("<rect").filter(|rect| rect.contains(color));
+        let all: Vec<_> = bars.map(|bar| (field(bar, "y"), field(bar, "height"))).collect();
+        // The last is the legend's.
+        all[..numbers.len()].to_vec()
+    }
+
+    #[test]
+    fn a_negative_number_is_a_bar_below_zero() {
+        let [(up, high), (down, low)] = drawn(&[1.0, -0.5])[..] else {
+            panic!("two bars");
+        };
+        assert!(
+            (up + high - down).abs() <= 1.0,
+            "one ends at zero, where the other begins"
+        );
+        assert!((high / low - 2.0).abs() < 0.05, "{high} and {low}");
+        // Without one the axis begins at zero, whatever intervals reach below.
+        let [(_, all), (_, little)] = drawn(&[1.0, 0.05])[..] else {
+            panic!("two bars");
+        };
+        assert!((all / little - 20.0).abs() < 3.0, "{all} and {little}");
+    }
 }

@@ -2,6 +2,7 @@
 //! by side.
 
 use super::Tell;
+use crate::provenance::Provenance;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,8 +20,8 @@ pub struct StudyRequest {
     pub seed: u64,
     /// Runs at a time; as many as there are processors if none is given.
     pub jobs: Option<usize>,
-    /// The command that asked, for the report.
-    pub command: String,
+    /// For the report.
+    pub provenance: Provenance,
 }
 
 /// The artifacts named, of those a paper has with what they show; all if none is named.

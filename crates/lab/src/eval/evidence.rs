@@ -48,7 +48,7 @@ fn dirty_lines(pair: &Pair<'_>) -> f64 {
 }
 
 /// Which stalls the difference in time is made of.
-pub(super) fn of_time(pairs: &[Pair<'_>], cores: usize) -> String {
+pub(super) fn of_time(pairs: &[Pair<'_>]) -> String {
     let time = |pair: &Pair<'_>| pair.run.outcome.time_ns as f64 / pair.reference.outcome.time_ns as f64;
     let mut said = format!(
         "{:+.0}% of time, of it in points:",
@@ -66,7 +66,7 @@ pub(super) fn of_time(pairs: &[Pair<'_>], cores: usize) -> String {
     for (name, of) in causes {
         let points = mean(pairs, |pair| {
             let [mine, other] = [pair.run, pair.reference].map(|run| of(&run.outcome) as f64);
-            (mine - other) / (pair.reference.outcome.time_ns as f64 * cores as f64)
+            (mine - other) / (pair.reference.outcome.time_ns as f64 * pair.reference.cores as f64)
         });
         rest -= points;
         let _ = write!(said, " {name} {:+.1},", points * 100.0);

@@ -74,12 +74,6 @@ pub trait Document: serde::Serialize {
     }
 }
 
-/// How it was made.
-pub(super) fn made_by(command: &str, commit: Option<&str>) -> String {
-    let commit = commit.unwrap_or("not known");
-    format!("<p>Command: <code>{command}</code><br>Commit: <code>{commit}</code></p>")
-}
-
 /// The numbers of a paper beside ours, for a reader.
 pub(super) const ABOUT_ROWS: &str = "Numbers of the paper are those its text gives; rows more than 15% from them are marked and say what was measured beside them.";
 

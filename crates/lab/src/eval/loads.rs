@@ -7,7 +7,6 @@
 
 use super::{Paper, Request};
 use crate::workload::list::{self, Characteristics};
-use std::path::Path;
 
 /// One workload of the evaluation.
 #[derive(Clone, Debug)]
@@ -179,14 +178,6 @@ fn singles(request: &Request) -> Vec<Load> {
             is_single: true,
         })
         .collect()
-}
-
-impl Load {
-    /// The traces it plays.
-    pub(super) fn traces(&self) -> impl Iterator<Item = &Path> {
-        let paths = self.workload.strip_prefix("trace:").into_iter();
-        paths.flat_map(|paths| paths.split(',')).map(Path::new)
-    }
 }
 
 impl Mix {

@@ -3,7 +3,7 @@
 //! Reading order: `paper.rs` is what the papers say; `loads.rs` what the machines run; `plan.rs` which runs
 //! an artifact needs, with `open.rs` for what the papers leave open; `work.rs` does them, `precision.rs` says how
 //! long, and `store.rs` keeps them; `rows.rs` is what follows from them, `evidence.rs` why it is not what the
-//! paper says, `claims.rs` which of its sentences hold; `chart.rs` and `html.rs` draw. `mss/`, `ssp/` and `simpo/` are the
+//! paper says, `software.rs` its Figure 10, `claims.rs` which of its sentences hold; `chart.rs` and `html.rs` draw. `mss/`, `ssp/` and `simpo/` are the
 //! papers whose machines have their memory on the bus; `each.rs` is what they share.
 //!
 //! * A run that several artifacts need is done once.
@@ -23,6 +23,7 @@ mod plan;
 mod precision;
 mod rows;
 pub mod simpo;
+mod software;
 pub mod ssp;
 pub(crate) mod store;
 mod work;
@@ -33,9 +34,12 @@ pub use paper::Paper;
 pub use plan::ARTIFACTS;
 
 use crate::experiment::Report;
+use crate::provenance::Provenance;
 use crate::schemes::SchemeName;
 pub use claims::{Claim, Verdict};
 use plan::Artifact;
+pub(crate) use precision::half_width;
+pub(crate) use rows::Measure;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -109,8 +113,8 @@ pub struct Request {
     pub jobs: Option<usize>,
     /// Schemes beside the paper's, with a bar each.
     pub with: Vec<SchemeName>,
-    /// The command that asked, for the report.
-    pub command: String,
+    /// For the report.
+    pub provenance: Provenance,
 }
 
 /// What came of it.
@@ -118,10 +122,9 @@ pub struct Request {
 pub struct Evaluation {
     /// `dpc` or `twins`.
     pub paper: &'static str,
-    /// The command that asked.
-    pub command: String,
-    /// The commit the program was built from, where it is known.
-    pub commit: Option<String>,
+    /// Where it comes from.
+    #[serde(flatten)]
+    pub provenance: Provenance,
     /// The machine everything ran on, but for what an artifact varies.
     pub config_hash: String,
     /// That machine.
@@ -160,6 +163,8 @@ struct Run {
     dram_bytes: u64,
     /// Femtoseconds of an epoch's execution.
     interval_fs: u64,
+    /// Its cores.
+    cores: usize,
     /// The program by itself, where it is asked for.
     mix: Option<Instructions>,
 }
@@ -198,17 +203,15 @@ pub type Tell<'a> = &'a (dyn Fn(usize, usize, &str) + Sync);
 pub fn evaluate(request: &Request, tell: Tell<'_>) -> Result<Evaluation, String> {
     let work = Work::new(request, tell)?;
     let (runs, lengths) = work.all()?;
-    let cores = work.config.plan.shape.cores;
-    let of = |artifact: &Artifact| artifact.rows(request, &runs, &work.loads, cores);
+    let of = |artifact: &Artifact| artifact.rows(request, &runs, &work.loads);
     let rows = work.artifacts.iter().flat_map(of).collect();
-    let claims = match work.artifacts.iter().any(|artifact| artifact.0 == "claims") {
+    let claims = match work.has("claims") {
         true => claims::all(request, &runs, &work.loads),
         false => Vec::new(),
     };
     Ok(Evaluation {
         paper: request.paper.name(),
-        command: request.command.clone(),
-        commit: store::commit(),
+        provenance: request.provenance.clone(),
         config_hash: work.config.hash(),
         machine: serde_json::to_value(&work.config).map_err(|why| why.to_string())?,
         traces: work.traces()?,
@@ -272,7 +275,7 @@ impl Document for Evaluation {
             lengths,
             html::left_out(&self.left_out),
             html::short(&self.short),
-            html::made_by(&self.command, self.commit.as_deref()),
+            self.provenance.html(),
             html::claims(&self.claims),
         ]
         .concat()

@@ -88,6 +88,18 @@ pub(super) fn pool_worst(paper: Paper, mebibytes: u64) -> [Option<f64>; 2] {
     }
 }
 
+/// Time over the dual page's, "13.6x and 24.9x faster than DudeTM and NVML" (DPC 5.3).
+pub(super) fn software(scheme: SchemeKind) -> Option<f64> {
+    match scheme {
+        SchemeKind::DudeTm => Some(13.6),
+        SchemeKind::Nvml => Some(24.9),
+        _ => None,
+    }
+}
+
+/// "The latency on NVML is much lower (96-323 us)": the least and the most, in microseconds (DPC 5.3).
+pub(super) const NVML_LATENCY: [f64; 2] = [96.0, 323.0];
+
 /// All entries in DRAM over all in the controller, in time: DPC 5.5.2.
 pub(super) fn all_in_dram(workload: &str) -> Option<f64> {
     match workload {

@@ -27,6 +27,8 @@ pub(super) enum Variant {
     Choice(usize),
     /// One core, for a program by itself.
     Alone,
+    /// As DPC 5.3 runs software: with so many instructions of its own before each access.
+    Software(u32),
     /// Another choice where the papers leave one: which of [`OPEN`].
     Open(usize),
 }
@@ -62,10 +64,24 @@ pub(super) const CHOICES: [(u32, Backup, &str); 6] = [
 
 /// The workloads of DPC's Figure 10.
 pub(super) const FIGURE_10: [&str; 2] = ["tatp", "tpcc"];
+/// Its systems. The instructions that they have for each access of a transaction are open: the text has none.
+pub(super) const SOFTWARE: [(SchemeKind, &str); 2] =
+    [(SchemeKind::DudeTm, "DudeTM"), (SchemeKind::Nvml, "NVML")];
+pub(super) const INSTRUCTIONS: [u32; 3] = [0, 100, 1000];
 const POOLS: [u64; 5] = [100, 200, 300, 400, 500];
 const INTERVALS: [u64; 5] = [10, 20, 30, 40, 50];
 
 impl Key {
+    /// What its machine runs.
+    pub(super) fn program(&self, load: &Load) -> String {
+        match self.variant {
+            Variant::Software(instructions) if instructions > 0 => {
+                format!("busy:{instructions}:{}", load.workload)
+            }
+            _ => load.workload.clone(),
+        }
+    }
+
     pub(super) fn apply(&self, config: &mut Config) {
         let plan = &mut config.plan;
         match self.variant {
@@ -89,17 +105,31 @@ impl Key {
                 plan.controller.backup = backup;
             }
             Variant::Alone => plan.shape.cores = 1,
+            // A context is the dual page's; what software keeps of a core it keeps in memory.
+            Variant::Software(_) => {
+                plan.shape.state_bytes = 0;
+                match self.scheme == SchemeKind::Nvml {
+                    // Every transaction is acknowledged synchronously: a commit as soon as all cores have ended a batch.
+                    true => plan.interval_fs = 1,
+                    // "we give it 4GB DRAM": for the 256 MB of the others.
+                    false => plan.controller.dram_bytes *= 16,
+                }
+            }
             Variant::Open(which) => (OPEN[which].change)(config),
         }
     }
 }
 
 /// The runs that were done.
-pub(super) struct Runs(BTreeMap<Key, Run>);
+#[derive(Default)]
+pub(super) struct Runs(pub(super) BTreeMap<Key, Run>);
 
 impl Runs {
-    pub(super) fn new(runs: BTreeMap<Key, Run>) -> Runs {
-        Runs(runs)
+    /// Epochs of the run of a workload that has fewest.
+    pub(super) fn fewest_epochs(&self, workload: usize) -> usize {
+        let mine = self.0.iter().filter(|(key, _)| key.workload == workload);
+        let epochs = mine.map(|(_, run)| run.outcome.epochs.len());
+        epochs.min().unwrap_or(0)
     }
 
     /// A run, if it was done.
@@ -140,7 +170,7 @@ impl Runs {
 }
 
 /// What can be asked for: name, paper, title.
-pub const ARTIFACTS: [(&str, Paper, &str); 28] = [
+pub const ARTIFACTS: [(&str, Paper, &str); 29] = [
     ("fig1", Paper::Dpc, "DPC Figure 1: clean lines in dirty pages"),
     (
         "fig9a",
@@ -151,6 +181,11 @@ pub const ARTIFACTS: [(&str, Paper, &str); 28] = [
         "fig9b",
         Paper::Dpc,
         "DPC Figure 9b: NVM writes over the dual page's",
+    ),
+    (
+        "fig10",
+        Paper::Dpc,
+        "DPC Figure 10: software systems over the dual page, by transaction; and how long until one is durable",
     ),
     (
         "fig11a",
@@ -243,19 +278,6 @@ pub const ARTIFACTS: [(&str, Paper, &str); 28] = [
     ),
 ];
 
-/// Whether an artifact is about NVM writes, not time.
-pub(super) fn is_of_writes(name: &str) -> bool {
-    [
-        "fig9b",
-        "fig7b",
-        "fig11b",
-        "fig8b",
-        "sensitivity-writes",
-        "range-writes",
-    ]
-    .contains(&name)
-}
-
 /// The title of an artifact.
 pub(super) fn title(paper: Paper, name: &str) -> &'static str {
     ARTIFACTS
@@ -325,6 +347,11 @@ impl Artifact {
             "fig12" => &["tatp", "tpcc"],
             "fig13" => &["echo"],
             "sensitivity" | "sensitivity-writes" => &["tpcc"],
+            "fig10" => {
+                return (0..loads.len())
+                    .filter(|&load| FIGURE_10.contains(&&*loads[load].name))
+                    .collect();
+            }
             // Where there are traces, Twins' Figure 2 is of programs by themselves; all else is of mixes.
             _ => {
                 let single = self.0 == "fig2" && loads.iter().any(|load| load.is_single);
@@ -373,6 +400,20 @@ impl Artifact {
                 .iter()
                 .map(|&size| dual(Variant::Pool(size), format!("{size} MB")))
                 .collect(),
+            "fig10" => {
+                let systems = SOFTWARE.into_iter().flat_map(|(scheme, name)| {
+                    INSTRUCTIONS.map(|number| {
+                        (
+                            scheme.into(),
+                            Variant::Software(number),
+                            software_name(name, number),
+                        )
+                    })
+                });
+                std::iter::once(dual(Variant::Plain, "dual page".into()))
+                    .chain(systems)
+                    .collect()
+            }
             "fig12" => (0..PLACES.len())
                 .map(|place| dual(Variant::Place(place), PLACES[place].0.into()))
                 .collect(),
@@ -434,33 +475,29 @@ impl Artifact {
     }
 }
 
-/// Of other artifacts, the runs that sentences are about; and the software systems' logs, for the workloads of DPC's
-/// Figure 10.
+/// Of other artifacts, the runs that sentences are about.
 fn of_sentences(request: &Request, loads: &[Load]) -> Vec<Key> {
     let is_asked = |key: &Key| match key.variant {
         Variant::Pool(size) => [100, 500].contains(&size) || request.paper == Paper::Dpc && size == 300,
         Variant::Place(place) => [0, 1, 3, 6].contains(&place),
         Variant::Interval(millions) => key.scheme == SchemeKind::DualPage && [10, 50].contains(&millions),
         Variant::Open(0) => key.scheme == SchemeKind::DualPage,
-        Variant::Alone => true,
+        Variant::Alone | Variant::Software(_) => true,
         _ => false,
     };
     let swept: &[&'static str] = match request.paper {
-        Paper::Dpc => &["fig11a", "fig12", "fig13", "sensitivity"],
+        Paper::Dpc => &["fig10", "fig11a", "fig12", "fig13", "sensitivity"],
         Paper::Twins => &["fig8a", "fig2"],
     };
     let swept = swept.iter().flat_map(|name| Artifact(name).keys(request, loads));
-    let software = |workload: usize| {
-        [SchemeKind::DudeTm, SchemeKind::Nvml].map(|scheme| Key {
-            workload,
-            scheme: scheme.into(),
-            variant: Variant::Plain,
-        })
-    };
-    let is_of_figure_10 =
-        |&load: &usize| request.paper == Paper::Dpc && FIGURE_10.contains(&loads[load].name.as_str());
-    let figure_10 = (0..loads.len()).filter(is_of_figure_10).flat_map(software);
-    swept.filter(is_asked).chain(figure_10).collect()
+    swept.filter(is_asked).collect()
+}
+
+fn software_name(system: &str, instructions: u32) -> String {
+    match instructions {
+        0 => format!("{system}, its log alone"),
+        some => format!("{system}, {some} instructions an access"),
+    }
 }
 
 /// A choice as a scheme is run with it: of the house's schemes the dual page alone has a table to back up; one of one's own

@@ -20,7 +20,7 @@ const STUDENT: [f64; 11] = [
 ];
 
 /// Half of the interval of the ratio of `run` to `reference`; `None` where there are too few epochs.
-pub(super) fn half_width(run: &Outcome, reference: &Outcome, measure: Measure) -> Option<f64> {
+pub(crate) fn half_width(run: &Outcome, reference: &Outcome, measure: Measure) -> Option<f64> {
     let epochs = run.epochs.len().min(reference.epochs.len());
     if epochs < FEWEST {
         return None;
@@ -78,23 +78,26 @@ fn batches(run: &Outcome, measure: Measure, total: f64, count: usize) -> Vec<f64
         .collect()
 }
 
-/// The length of run that will be precise enough, as a multiple of what it is; `None` if it is.
-pub(super) fn longer(relative: Option<f64>, epochs: usize, precision: f64) -> Option<f64> {
-    match relative {
-        None if epochs < FEWEST => Some((1.2 * FEWEST as f64 / epochs.max(1) as f64).min(8.0)),
+/// The length of runs that will be precise enough, as a multiple of what it is; `None` if it is. `widest` is the widest
+/// interval of their ratios, relative to the ratio; `epochs` are those of the run that has fewest. Where no ratio is asked
+/// for, nothing but the full length is enough.
+pub(super) fn longer(widest: Option<f64>, epochs: usize, precision: f64) -> Option<f64> {
+    match widest {
+        _ if epochs < FEWEST => Some((1.2 * FEWEST as f64 / epochs.max(1) as f64).min(8.0)),
+        None => Some(f64::INFINITY),
         Some(relative) if relative > precision => {
             Some(((relative / precision).powi(2) * 1.1).clamp(1.3, 8.0))
         }
-        _ => None,
+        Some(_) => None,
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// A run of `epochs` epochs of 1000 instructions, each of a time that `time` says.
-    fn run(epochs: u64, time: impl Fn(u64) -> u64) -> Outcome {
+    pub(in crate::eval) fn run(epochs: u64, time: impl Fn(u64) -> u64) -> Outcome {
         let mut sum = 0;
         let samples = (0..epochs).map(|epoch| {
             sum += time(epoch);
@@ -145,6 +148,8 @@ mod tests {
         assert_eq!(longer(Some(0.009), 40, 0.01), None);
         assert!(longer(Some(0.02), 40, 0.01).unwrap() > 4.0);
         assert_eq!(longer(None, 10, 0.01), Some(2.4));
-        assert_eq!(longer(None, 40, 0.01), None);
+        // One ratio is known, but the run of another has too few epochs to have an interval.
+        assert_eq!(longer(Some(0.0), 10, 0.01), Some(2.4));
+        assert_eq!(longer(None, 40, 0.01), Some(f64::INFINITY));
     }
 }

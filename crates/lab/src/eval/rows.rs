@@ -14,19 +14,19 @@ use twinpage_baselines::{page_overlay, thynvm};
 use twinpage_core::dual_page;
 
 /// A scheme and what is other than on the paper's machine.
-type Which = (SchemeName, Variant);
+pub(super) type Which = (SchemeName, Variant);
 
-const DUAL: Which = (SchemeName::DUAL_PAGE, Variant::Plain);
+pub(super) const DUAL: Which = (SchemeName::DUAL_PAGE, Variant::Plain);
 
 /// What of a run is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Measure {
+pub(crate) enum Measure {
     Time = 0,
     Writes = 1,
 }
 
 impl Measure {
-    pub(super) fn of(self, run: &Outcome) -> f64 {
+    pub(crate) fn of(self, run: &Outcome) -> f64 {
         match self {
             Measure::Time => run.time_ns as f64,
             Measure::Writes => run.nvm_writes.total as f64,
@@ -36,10 +36,10 @@ impl Measure {
 
 /// A workload's value.
 #[derive(Clone, Copy)]
-struct Value {
-    workload: usize,
-    is: f64,
-    plus_minus: Option<f64>,
+pub(super) struct Value {
+    pub(super) workload: usize,
+    pub(super) is: f64,
+    pub(super) plus_minus: Option<f64>,
 }
 
 impl Value {
@@ -60,22 +60,45 @@ fn together(values: &[Value], over: f64) -> Option<f64> {
     squares.sum::<Option<f64>>().map(|sum| sum.sqrt() / over)
 }
 
+/// The mean of those that are numbers, and its interval.
+fn mean(values: &[Value]) -> Option<(f64, Option<f64>)> {
+    let values: Vec<Value> = values
+        .iter()
+        .copied()
+        .filter(|value| value.is.is_finite())
+        .collect();
+    let count = values.len() as f64;
+    let sum: f64 = values.iter().map(|value| value.is).sum();
+    (!values.is_empty()).then(|| (sum / count, together(&values, count)))
+}
+
 /// How the numbers of several workloads become one.
 #[derive(Clone, Copy)]
-enum Summary {
+pub(super) enum Summary {
     Average,
     Worst,
 }
 
 impl Artifact {
     /// Its rows.
-    pub(super) fn rows(self, request: &Request, runs: &Runs, loads: &[Load], cores: usize) -> Vec<Row> {
+    pub(super) fn rows(self, request: &Request, runs: &Runs, loads: &[Load]) -> Vec<Row> {
+        self.rows_of(&self.workloads(request, loads), request, runs, loads)
+    }
+
+    /// The same of these workloads alone.
+    pub(super) fn rows_of(
+        self,
+        workloads: &[usize],
+        request: &Request,
+        runs: &Runs,
+        loads: &[Load],
+    ) -> Vec<Row> {
         let table = Table {
             artifact: self,
+            workloads,
             request,
             runs,
             loads,
-            cores,
         };
         let paper = request.paper;
         let pool = |which: usize| {
@@ -96,6 +119,7 @@ impl Artifact {
                 let said = |scheme: SchemeName, _: Variant| paper::writes(paper, scheme.house()?);
                 table.averages_and_most(Measure::Writes, &said)
             }
+            "fig10" => table.software(),
             "fig11a" | "fig8a" => table.ratios(largest, Measure::Time, &pool(0), Summary::Worst),
             "fig11b" | "fig8b" => table.ratios(largest, Measure::Writes, &pool(1), Summary::Worst),
             "fig12" => {
@@ -145,18 +169,25 @@ fn metadata() -> Vec<Row> {
 }
 
 /// Rows of one artifact.
-struct Table<'a> {
-    artifact: Artifact,
-    request: &'a Request,
+pub(super) struct Table<'a> {
+    pub(super) artifact: Artifact,
+    pub(super) workloads: &'a [usize],
+    pub(super) request: &'a Request,
     runs: &'a Runs,
-    loads: &'a [Load],
-    cores: usize,
+    pub(super) loads: &'a [Load],
 }
 
 type Said<'a> = &'a dyn Fn(SchemeName, Variant) -> Option<f64>;
 
 impl<'a> Table<'a> {
-    fn row(&self, series: &str, workload: &str, paper: Option<f64>, ours: f64, unit: &'static str) -> Row {
+    pub(super) fn row(
+        &self,
+        series: &str,
+        workload: &str,
+        paper: Option<f64>,
+        ours: f64,
+        unit: &'static str,
+    ) -> Row {
         Row {
             artifact: self.artifact.0,
             series: series.into(),
@@ -169,15 +200,11 @@ impl<'a> Table<'a> {
         }
     }
 
-    fn workloads(&self) -> Vec<usize> {
-        self.artifact.workloads(self.request, self.loads)
-    }
-
-    fn run(&self, workload: usize, which: Which) -> &'a Run {
+    pub(super) fn run(&self, workload: usize, which: Which) -> &'a Run {
         self.runs.get(workload, which.0, which.1)
     }
 
-    fn pairs(&self, workloads: &[usize], which: Which, over: Which) -> Vec<Pair<'a>> {
+    pub(super) fn pairs(&self, workloads: &[usize], which: Which, over: Which) -> Vec<Pair<'a>> {
         workloads
             .iter()
             .map(|&workload| Pair {
@@ -189,7 +216,7 @@ impl<'a> Table<'a> {
     }
 
     /// A value of each workload, and what they are together; where that is not the paper's, why.
-    fn each(
+    pub(super) fn each(
         &self,
         series: &str,
         unit: &'static str,
@@ -249,7 +276,7 @@ impl<'a> Table<'a> {
             let why = |behind: &[usize]| {
                 let pairs = self.pairs(behind, which, over);
                 match measure {
-                    Measure::Time => evidence::of_time(&pairs, self.cores),
+                    Measure::Time => evidence::of_time(&pairs),
                     Measure::Writes => evidence::of_writes(&pairs),
                 }
             };
@@ -274,9 +301,9 @@ impl<'a> Table<'a> {
 
     /// The ratio of each workload, and its interval.
     fn values(&self, measure: Measure, which: Which, over: Which) -> Vec<Value> {
-        let workloads = self.workloads().into_iter();
-        workloads
-            .map(|workload| {
+        self.workloads
+            .iter()
+            .map(|&workload| {
                 let [mine, reference] = [which, over].map(|which| &self.run(workload, which).outcome);
                 Value {
                     workload,
@@ -339,23 +366,20 @@ impl<'a> Table<'a> {
             for (choice, (_, _, chosen)) in CHOICES.iter().enumerate() {
                 let [which, over] =
                     [scheme, SchemeName::DUAL_PAGE].map(|scheme| (scheme, made(scheme, choice)));
-                let mut values = self.values(measure, which, over);
-                values.retain(|value| value.is.is_finite());
-                let count = values.len() as f64;
-                let average = values.iter().map(|value| value.is).sum::<f64>() / count;
-                if average.is_finite() {
-                    averages.push(average);
-                    let mut row = self.row(name, chosen, None, average, "ratio");
-                    row.plus_minus = together(&values, count);
-                    rows.push(row);
-                }
+                let Some((average, plus_minus)) = mean(&self.values(measure, which, over)) else {
+                    continue;
+                };
+                let mut row = self.row(name, chosen, None, average, "ratio");
+                row.plus_minus = plus_minus;
+                rows.push(row.clone());
+                averages.push(row);
             }
-            if let (Some(least), Some(most)) = (
-                averages.iter().copied().reduce(f64::min),
-                averages.iter().copied().reduce(f64::max),
-            ) {
-                rows.push(self.row(name, "least", None, least, "ratio"));
-                rows.push(self.row(name, "most", None, most, "ratio"));
+            averages.sort_by(|one: &Row, other| one.ours.total_cmp(&other.ours));
+            for (end, row) in [("least", averages.first()), ("most", averages.last())] {
+                rows.extend(row.map(|row| Row {
+                    workload: end.into(),
+                    ..row.clone()
+                }));
             }
         }
         rows
@@ -380,7 +404,7 @@ impl<'a> Table<'a> {
     fn clean(&self) -> Vec<Row> {
         let which = self.copies();
         let clean = |&workload: &usize| Value::new(workload, self.clean_share(workload) * 100.0);
-        let values: Vec<_> = self.workloads().iter().map(clean).collect();
+        let values: Vec<_> = self.workloads.iter().map(clean).collect();
         let why = |behind: &[usize]| evidence::of_pages(&self.pairs(behind, which, which));
         let said = Some(paper::clean_percent(self.request.paper));
         self.each("copy-on-write", "%", &values, (said, Summary::Average), &why)
@@ -408,7 +432,7 @@ impl<'a> Table<'a> {
             let clean = self.clean_share(workload);
             Value::new(workload, clean / (1.0 - clean).max(1.0 / 64.0))
         };
-        let values: Vec<_> = self.workloads().iter().map(extra).collect();
+        let values: Vec<_> = self.workloads.iter().map(extra).collect();
         let unit = "extra lines for each dirty one";
         self.each("copy-on-write", unit, &values, (None, Summary::Average), &|_| {
             String::new()
@@ -418,7 +442,7 @@ impl<'a> Table<'a> {
     /// Twins Table II. Its miss rates are those of another machine, for programs with all of their input.
     fn mixes(&self) -> Vec<Row> {
         let mut rows = Vec::new();
-        for workload in self.workloads() {
+        for &workload in self.workloads {
             let load = &self.loads[workload];
             let run = self.run(workload, DUAL);
             let (caches, outcome) = (&run.outcome.caches, &run.outcome);
@@ -451,7 +475,7 @@ impl<'a> Table<'a> {
     /// DPC Table 5. Its text does not say where reads and writes are counted: both places are shown.
     fn characteristics(&self) -> Vec<Row> {
         let mut rows = Vec::new();
-        for workload in self.workloads() {
+        for &workload in self.workloads {
             let load = &self.loads[workload];
             let run = self.run(workload, DUAL);
             let outcome = &run.outcome;
@@ -508,7 +532,7 @@ impl<'a> Table<'a> {
         let mut rows = Vec::new();
         for (scheme, variant, series) in self.artifact.series(self.request) {
             let mut stops = Vec::new();
-            for workload in self.workloads() {
+            for &workload in self.workloads {
                 let run = self.run(workload, (scheme, variant));
                 let name = &self.loads[workload].name;
                 stops.push((run.stop_share() * 100.0, workload));
@@ -545,7 +569,6 @@ impl<'a> Table<'a> {
     /// The main ratios with each open choice changed: for each scheme over the dual page with the same
     /// change, and the dual page over itself without.
     fn sensitivity(&self, measure: Measure) -> Vec<Row> {
-        let workloads = self.workloads();
         let variants = std::iter::once(Variant::Plain).chain((0..OPEN.len()).map(Variant::Open));
         let mut rows = Vec::new();
         for variant in variants {
@@ -555,30 +578,23 @@ impl<'a> Table<'a> {
             };
             let schemes = compared(self.request).into_iter();
             for (scheme, _, series) in schemes.filter(|one| one.1 == Variant::Plain) {
-                let mean = |which: Which, over: Which| {
-                    let ratio = |&workload: &usize| {
-                        let [mine, other] = [which, over].map(|which| &self.run(workload, which).outcome);
-                        measure.of(mine) / measure.of(other)
-                    };
-                    workloads.iter().map(ratio).sum::<f64>() / workloads.len() as f64
-                };
                 let is_dual = scheme == SchemeName::DUAL_PAGE;
-                let (ours, plain) = match is_dual {
-                    true => (mean((scheme, variant), DUAL), 1.0),
-                    false => (
-                        mean((scheme, variant), (SchemeName::DUAL_PAGE, variant)),
-                        mean((scheme, Variant::Plain), DUAL),
-                    ),
+                let over = |variant| match is_dual {
+                    true => DUAL,
+                    false => (SchemeName::DUAL_PAGE, variant),
                 };
+                let mean = |variant| mean(&self.values(measure, (scheme, variant), over(variant)));
                 // Where the dual page writes nothing there is no ratio.
-                if !ours.is_finite() {
+                let (Some((ours, plus_minus)), Some((plain, _))) = (mean(variant), mean(Variant::Plain))
+                else {
                     continue;
-                }
+                };
                 let paper = match measure {
                     Measure::Time if is_dual => open::said(self.request.paper, name),
                     _ => None,
                 };
                 let mut row = self.row(name, series, paper, ours, "ratio");
+                row.plus_minus = plus_minus;
                 row.note = (variant != Variant::Plain)
                     .then(|| format!("{:+.1}% beside {plain:.2} as it is", (ours / plain - 1.0) * 100.0));
                 rows.push(row);
@@ -590,9 +606,9 @@ impl<'a> Table<'a> {
     /// DPC 4.4.3.
     fn failures(&self) -> Vec<Row> {
         let runs: Vec<&Run> = self
-            .workloads()
-            .into_iter()
-            .map(|workload| self.run(workload, DUAL))
+            .workloads
+            .iter()
+            .map(|&workload| self.run(workload, DUAL))
             .collect();
         let sum = |value: fn(&Run) -> u64| runs.iter().map(|run| value(run)).sum::<u64>() as f64;
         let failures = sum(|run| run.outcome.controller.prepare_failures);

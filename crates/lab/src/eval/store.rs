@@ -7,6 +7,7 @@
 
 use super::Run;
 use crate::config;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The folder.
@@ -77,19 +78,16 @@ pub(super) fn content(path: &Path) -> Result<String, String> {
     }
 }
 
-/// The commit the program was built from, as its build or the source beside it says.
-pub(crate) fn commit() -> Option<String> {
-    if let Some(commit) = option_env!("TWINPAGE_COMMIT") {
-        return Some(commit.to_owned());
-    }
-    let described = std::process::Command::new("git")
-        .args(["-C", env!("CARGO_MANIFEST_DIR")])
-        .args(["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"])
-        .stderr(std::process::Stdio::null())
-        .output()
-        .ok()
-        .filter(|output| output.status.success())?;
-    Some(String::from_utf8_lossy(&described.stdout).trim().to_owned())
+/// The content of files, by their names.
+pub(crate) fn contents<'a>(
+    paths: impl IntoIterator<Item = &'a Path>,
+) -> Result<BTreeMap<String, String>, String> {
+    let name = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    };
+    let all = paths.into_iter().map(|path| Ok((name(path), content(path)?)));
+    all.collect()
 }
 
 /// The program that runs: the commit a build was given, else what the program consists of.

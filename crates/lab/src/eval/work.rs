@@ -6,14 +6,12 @@
 
 use super::loads::{self, Load};
 use super::plan::{self, Artifact, Key, Runs, Variant};
-use super::precision::{self, FEWEST};
-use super::rows::Measure;
+use super::precision;
 use super::store::{self, Store};
-use super::{Instructions, Request, Run, Tell};
+use super::{Instructions, Request, Run, Tell, claims};
 use crate::characteristics::{Caches, Measured, measure};
 use crate::config::machine::Config;
 use crate::experiment::Experiment;
-use crate::machine::{Ended, Outcome};
 use crate::schemes::SchemeName;
 use crate::workload::image::Images;
 use crate::workload::list::{self, Setting};
@@ -117,7 +115,7 @@ impl<'a> Work<'a> {
             None => full,
         };
         let mut lengths: BTreeMap<usize, u64> = self.keys.iter().map(|key| (key.workload, first)).collect();
-        let mut runs: BTreeMap<Key, Run> = BTreeMap::new();
+        let mut runs = Runs::default();
         let mut open = self.keys.clone();
         let threads = rayon::ThreadPoolBuilder::new().num_threads(self.request.jobs.unwrap_or(0));
         let threads = threads.build().map_err(|why| why.to_string())?;
@@ -127,46 +125,52 @@ impl<'a> Work<'a> {
                 runs.collect::<Result<Vec<Run>, String>>()
             };
             let done = threads.install(all);
-            runs.extend(open.iter().copied().zip(done?));
+            runs.0.extend(open.iter().copied().zip(done?));
             let again: BTreeSet<usize> = open.iter().map(|key| key.workload).collect();
             open.clear();
             for workload in again {
                 let length = lengths[&workload];
                 if let Some(next) = self.longer(workload, &runs).filter(|_| length < full) {
                     // The last stretch to the full length is not worth a run of its own.
-                    let next = (length as f64 * next) as u64;
-                    let next = if next * 5 > full * 4 { full } else { next };
+                    let next = (length as f64 * next).min(full as f64) as u64;
+                    let next = if next > full / 5 * 4 { full } else { next };
                     lengths.insert(workload, next);
                     open.extend(self.keys.iter().filter(|key| key.workload == workload));
-                    self.done.fetch_sub(open.len(), Ordering::Relaxed);
                 }
             }
+            self.done.fetch_sub(open.len(), Ordering::Relaxed);
         }
         let named = lengths
             .into_iter()
             .map(|(workload, length)| (self.loads[workload].name.clone(), length));
-        Ok((Runs::new(runs), named.collect()))
+        Ok((runs, named.collect()))
     }
 
     /// How much longer the runs of a workload must be.
-    fn longer(&self, workload: usize, runs: &BTreeMap<Key, Run>) -> Option<f64> {
+    fn longer(&self, workload: usize, runs: &Runs) -> Option<f64> {
         let wanted = self.request.precision?;
-        let mine = || runs.iter().filter(|(key, _)| key.workload == workload);
-        let plain =
-            |(key, _): &(&Key, &Run)| (key.scheme, key.variant) == (SchemeName::DUAL_PAGE, Variant::Plain);
-        let (_, reference) = mine().find(plain).or_else(|| mine().next())?;
-        let epochs = mine().map(|(_, run)| run.outcome.epochs.len()).min()?;
-        let mut worst: Option<f64> = (epochs >= FEWEST).then_some(0.0);
-        for measure in measures(&self.artifacts) {
-            for (_, run) in mine() {
-                let over = measure.of(&run.outcome) / measure.of(&reference.outcome);
-                let width = precision::half_width(&run.outcome, &reference.outcome, measure);
-                if let Some(relative) = width.map(|width| width / over).filter(|width| width.is_finite()) {
-                    worst = Some(worst.unwrap_or(0.0).max(relative));
-                }
-            }
-        }
-        precision::longer(worst, epochs, wanted)
+        precision::longer(self.widest(workload, runs), runs.fewest_epochs(workload), wanted)
+    }
+
+    /// The widest interval, relative to its ratio, of all that is shown of a workload: in rows, and in sentences.
+    fn widest(&self, workload: usize, runs: &Runs) -> Option<f64> {
+        let rows = |artifact: &Artifact| artifact.rows_of(&[workload], self.request, runs, &self.loads);
+        let mine = |artifact: &&Artifact| {
+            let all = artifact.workloads(self.request, &self.loads);
+            all.contains(&workload)
+        };
+        let rows = self.artifacts.iter().filter(mine).flat_map(rows);
+        let shown = rows.filter_map(|row| Some(row.plus_minus? / row.ours));
+        let said = match self.has("claims") {
+            true => claims::widest(self.request, runs, &self.loads, workload),
+            false => None,
+        };
+        let finite = shown.chain(said).filter(|width| width.is_finite());
+        finite.reduce(f64::max)
+    }
+
+    pub(super) fn has(&self, artifact: &str) -> bool {
+        self.artifacts.iter().any(|one| one.0 == artifact)
     }
 
     /// One run, or what was kept of it.
@@ -204,8 +208,8 @@ impl<'a> Work<'a> {
 
     /// All that a run depends on.
     fn describe(&self, key: &Key, load: &Load, config: &Config) -> Result<String, String> {
-        let mut workload = load.workload.clone();
-        for path in load.traces() {
+        let mut workload = key.program(load);
+        for path in list::traces(&load.workload) {
             workload += &format!(" {}", store::content(path)?);
         }
         let (smaller, seed) = (self.request.smaller, self.request.seed);
@@ -225,13 +229,12 @@ impl<'a> Work<'a> {
         let experiment = Experiment {
             config: config.clone(),
             scheme: key.scheme,
-            workload: load.workload.clone(),
+            workload: key.program(load),
             scale: 1.0 / self.request.smaller as f64,
             seed: self.request.seed,
             crash_fs: None,
         };
-        let report = experiment.run_among(&self.images)?;
-        not_cut_short(&report.outcome, plan.instructions)?;
+        let report = experiment.run_whole_among(&self.images)?;
         let mix = match self.wants_mix(key) {
             true => Some(instructions(&config, self.request, load)?),
             false => None,
@@ -240,6 +243,7 @@ impl<'a> Work<'a> {
             report,
             dram_bytes: plan.controller.dram_bytes,
             interval_fs: plan.interval_fs,
+            cores: plan.shape.cores,
             mix,
         })
     }
@@ -247,28 +251,11 @@ impl<'a> Work<'a> {
     /// The content of every trace that is played.
     pub(super) fn traces(&self) -> Result<BTreeMap<String, String>, String> {
         let used: BTreeSet<usize> = self.keys.iter().map(|key| key.workload).collect();
-        let paths: BTreeSet<&Path> = used.iter().flat_map(|&load| self.loads[load].traces()).collect();
-        let name = |path: &Path| {
-            path.file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned()
-        };
-        paths
-            .into_iter()
-            .map(|path| Ok((name(path), store::content(path)?)))
-            .collect()
-    }
-}
-
-/// What artifacts compare: sentences compare both.
-fn measures(artifacts: &[Artifact]) -> Vec<Measure> {
-    let is_claims = artifacts.iter().any(|artifact| artifact.0 == "claims");
-    let is_of_writes = |artifact: &&Artifact| plan::is_of_writes(artifact.0);
-    match artifacts.iter().filter(is_of_writes).count() {
-        0 if !is_claims => vec![Measure::Time],
-        all if all == artifacts.len() => vec![Measure::Writes],
-        _ => vec![Measure::Time, Measure::Writes],
+        let paths: BTreeSet<&Path> = used
+            .iter()
+            .flat_map(|&load| list::traces(&self.loads[load].workload))
+            .collect();
+        store::contents(paths)
     }
 }
 
@@ -284,17 +271,6 @@ fn config(request: &Request) -> Result<Config, String> {
     }
     config.plan.instructions = request.instructions.unwrap_or(config.plan.instructions);
     Ok(config)
-}
-
-/// A run that did not go its length says nothing of the experiment it was for.
-fn not_cut_short(outcome: &Outcome, asked: u64) -> Result<(), String> {
-    match outcome.ended {
-        Ended::Instructions => Ok(()),
-        ended => Err(format!(
-            "the run ended by its {ended} after {} of {asked} instructions; traces must be recorded longer (record DIR SMALLER LIMIT)",
-            outcome.instructions
-        )),
-    }
 }
 
 /// The workload without the machine, as far as a run goes.
@@ -330,14 +306,97 @@ fn instructions(config: &Config, request: &Request, load: &Load) -> Result<Instr
 
 #[cfg(test)]
 mod tests {
+    use super::super::Paper;
+    use super::super::precision::tests::run;
     use super::*;
+    use crate::experiment::Report;
+    use crate::machine::Outcome;
+    use crate::provenance::Provenance;
 
+    fn request(artifact: &str, precision: f64) -> Request {
+        Request {
+            paper: Paper::Twins,
+            artifacts: vec![artifact.into()],
+            smaller: 64,
+            quick: true,
+            instructions: None,
+            traces: None,
+            sweep: vec!["echo".into()],
+            seed: 1,
+            precision: Some(precision),
+            runs: None,
+            set: Vec::new(),
+            jobs: None,
+            with: Vec::new(),
+            provenance: Provenance::default(),
+        }
+    }
+
+    /// Runs that came out so.
+    fn done(work: &Work<'_>, outcome: impl Fn(&Key) -> Outcome) -> Runs {
+        let of = |key: &Key| {
+            let report = Report {
+                config: String::new(),
+                config_hash: String::new(),
+                scheme: key.scheme,
+                workload: String::new(),
+                outcome: outcome(key),
+                pool: twinpage_core::PoolInfo::default(),
+                recovery: None,
+            };
+            let run = Run {
+                report,
+                dram_bytes: 0,
+                interval_fs: 0,
+                cores: 4,
+                mix: None,
+            };
+            (*key, run)
+        };
+        Runs(work.keys.iter().map(of).collect())
+    }
+
+    /// Pools are shown over the largest. The one of 200 MB takes turns with that in being slow, so their ratio is known half
+    /// as well as that of either to the smallest, which never changes.
     #[test]
-    fn sentences_are_about_time_and_writes() {
-        let of = |names: &[&'static str]| measures(&names.iter().copied().map(Artifact).collect::<Vec<_>>());
-        assert_eq!(of(&["fig9a"]), [Measure::Time]);
-        assert_eq!(of(&["fig9b"]), [Measure::Writes]);
-        assert_eq!(of(&["fig9a", "claims"]), [Measure::Time, Measure::Writes]);
-        assert_eq!(of(&["claims"]), [Measure::Time, Measure::Writes]);
+    fn what_is_judged_is_what_is_shown() {
+        let request = request("fig8a", 0.1);
+        let work = Work::new(&request, &|_, _, _| ()).unwrap();
+        let workload = work.keys[0].workload;
+        let runs = |epochs: u64, swing: u64| {
+            done(&work, |key| {
+                run(epochs, |epoch| match (key.variant, epoch % 2) {
+                    (Variant::Pool(200), 0) | (Variant::Pool(500), 1) => 1000 + swing,
+                    (Variant::Pool(200 | 500), _) => 1000 - swing,
+                    _ => 1000,
+                })
+            })
+        };
+        let width = |swing| work.widest(workload, &runs(20, swing)).unwrap();
+        assert!(
+            width(0) == 0.0 && width(150) > 0.1 && width(150) < 0.2,
+            "{}",
+            width(150)
+        );
+        assert_eq!(work.longer(workload, &runs(20, 0)), None);
+        assert!(work.longer(workload, &runs(20, 150)).is_some());
+        assert!(
+            work.longer(workload, &runs(19, 0)).is_some(),
+            "too few epochs to be known"
+        );
+    }
+
+    /// Where no ratio is shown, nothing ends a run early.
+    #[test]
+    fn without_a_ratio_runs_have_their_full_length() {
+        let request = request("fig2", 0.1);
+        let work = Work::new(&request, &|_, _, _| ()).unwrap();
+        let runs = done(&work, |_| run(40, |_| 1000));
+        let workload = work.keys[0].workload;
+        assert_eq!(work.widest(workload, &runs), None);
+        assert!(
+            work.longer(workload, &runs)
+                .is_some_and(|more| more.is_infinite())
+        );
     }
 }

@@ -162,6 +162,8 @@ pub struct Outcome {
     pub time_ns: u64,
     /// Instructions a core and cycle.
     pub ipc: f64,
+    /// Transactions or requests that ended.
+    pub transactions: u64,
     /// Epochs ended.
     pub checkpoints: u64,
     /// Of them, those the scheme asked for before their time.
@@ -270,6 +272,7 @@ impl Machine<'_> {
             instructions,
             time_ns: time / 1_000_000,
             ipc: share(instructions, cycles),
+            transactions: ledger.transaction_ns.count(),
             checkpoints: ledger.checkpoints,
             early_checkpoints: ledger.early,
             checkpoint_share: share(ledger.stalled, time),

@@ -6,6 +6,7 @@ use crate::config::layers::Kind;
 use crate::config::processor::{Caches, Cpu};
 use crate::quantity::{Bytes, Quantity, Span};
 use crate::text::{ConfigError, SourceText};
+use crate::workload::maps::NODES;
 use serde::Deserialize;
 
 const KIND: Kind = Kind {
@@ -35,6 +36,7 @@ struct StudyTable {
     #[serde(rename = "source")]
     _source: String,
     keys: u64,
+    nodes: Quantity<Bytes>,
     elements: u64,
     items: u64,
     tuples: u64,
@@ -141,6 +143,8 @@ pub struct Setting {
 pub struct Study {
     /// Keys that can be in a map.
     pub keys: u64,
+    /// Bytes of a node of the B+-tree.
+    pub node_bytes: u64,
     /// Elements of the array of SPS.
     pub elements: u64,
     /// Keys that clients of Memcached ask for.
@@ -235,6 +239,7 @@ impl Config {
             },
             study: Study {
                 keys: said.study.keys,
+                node_bytes: said.study.nodes.is.0,
                 elements: said.study.elements,
                 items: said.study.items,
                 tuples: said.study.tuples,
@@ -336,6 +341,12 @@ fn check(source: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
             "72 B (a line and its address) to 4 KiB",
         ),
         ("study", "keys", size.contains(&study.keys), "1024 to 67108864"),
+        (
+            "study",
+            "nodes",
+            NODES.contains(&study.nodes.is.0),
+            "512 B, 1 KiB or 2 KiB",
+        ),
         (
             "study",
             "elements",

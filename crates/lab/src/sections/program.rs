@@ -9,7 +9,7 @@ use super::step::Step;
 use crate::op::{Kind, Op, PAGE_BYTES};
 use crate::space::{Port, Space};
 use crate::workload::{Progress, Workload, next};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 /// A workload on a design. Batches of the workload are whole sections.
 pub struct Sections<'w> {
@@ -23,6 +23,9 @@ pub struct Sections<'w> {
     /// What was done in the warm-up, and how many sections that has.
     before: Counts,
     warm_up: u64,
+    /// What was done since, up to some numbers of sections; and those of them that are still to come.
+    parts: Vec<Counts>,
+    marks: VecDeque<u64>,
     /// Instructions before a section, beside the program's own.
     between: u32,
     /// Of each core, what other cores' shoot-downs cost it since its last batch.
@@ -48,6 +51,8 @@ impl<'w> Sections<'w> {
             out: Out::default(),
             before: Counts::default(),
             warm_up: 0,
+            parts: Vec::new(),
+            marks: VecDeque::new(),
             between: 0,
             interrupted_fs: vec![0; setting.cores],
             failed: None,
@@ -58,6 +63,16 @@ impl<'w> Sections<'w> {
     #[must_use]
     pub fn after(self, warm_up: u64) -> Sections<'w> {
         Sections { warm_up, ..self }
+    }
+
+    /// The same; what is done is noted at the end of each of so many equal parts of the sections after the warm-up.
+    #[must_use]
+    pub fn in_parts(self, sections: u64, parts: u64) -> Sections<'w> {
+        let ends = (1..=parts).map(|part| self.warm_up + sections * part / parts);
+        Sections {
+            marks: ends.collect(),
+            ..self
+        }
     }
 
     /// The same, with more instructions between two sections.
@@ -76,6 +91,12 @@ impl<'w> Sections<'w> {
             queued: self.design.queued(),
             ..self.out.counts.since(&self.before)
         }
+    }
+
+    /// What was done from the warm-up to the end of each part that is over.
+    #[must_use]
+    pub fn parts(&self) -> &[Counts] {
+        &self.parts
     }
 
     /// The next steps of a core; those of the core after the program's are the background's. The steps that the core
@@ -228,6 +249,10 @@ impl<'w> Sections<'w> {
         if counts.sections == self.warm_up {
             self.before = *counts;
             counts.most_pages = 0;
+        }
+        while self.marks.front().is_some_and(|end| *end <= counts.sections) {
+            self.marks.pop_front();
+            self.parts.push(counts.since(&self.before));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Workload;
 use super::ann::Ann;
+use super::busy::Busy;
 use super::community::Community;
 use super::components::Components;
 use super::echo::Echo;
@@ -19,6 +20,7 @@ use super::uniform::Uniform;
 use super::vacation::Vacation;
 use crate::added::Added;
 use crate::op::PAGE_BYTES;
+use std::path::Path;
 
 /// One workload, as it is listed.
 #[derive(Clone, Copy, Debug)]
@@ -255,7 +257,8 @@ pub fn find(name: &str) -> Option<Entry> {
     all().into_iter().find(|entry| entry.name == name)
 }
 
-/// Makes a workload by its name, a program of MSS (`sps:lcs`), or plays back traces: `trace:FILE,FILE,...`.
+/// Makes a workload by its name, a program of MSS (`sps:lcs`), or plays back traces: `trace:FILE,FILE,...`. Any of them with
+/// so many instructions more before each access is `busy:N:NAME`.
 ///
 /// # Errors
 /// No such name, a trace that cannot be read, or a setting that makes no sense.
@@ -269,6 +272,12 @@ pub fn make(name: &str, setting: &Setting) -> Result<Box<dyn Workload>, String> 
     if !(1..=64).contains(&setting.cores) {
         return Err(format!("a workload runs on 1 to 64 cores, not {}", setting.cores));
     }
+    if let Some((instructions, inner)) = busy(name) {
+        let instructions = instructions
+            .parse()
+            .map_err(|_| format!("{name}: {instructions} is no number of instructions"))?;
+        return Ok(Box::new(Busy::new(make(inner, setting)?, instructions)));
+    }
     if let Some(paths) = name.strip_prefix("trace:") {
         return Ok(Box::new(Replay::open(paths, setting.cores)?));
     }
@@ -278,11 +287,23 @@ pub fn make(name: &str, setting: &Setting) -> Result<Box<dyn Workload>, String> 
     let entry = find(name).ok_or_else(|| {
         let names: Vec<_> = all().iter().map(|entry| entry.name).collect();
         format!(
-            "no workload is called {name}; there are {}, sps:PROGRAM and trace:FILE",
+            "no workload is called {name}; there are {}, sps:PROGRAM, trace:FILE and busy:N:WORKLOAD",
             names.join(", ")
         )
     })?;
     Ok((entry.make)(setting))
+}
+
+/// The instructions and the program of `busy:N:NAME`.
+fn busy(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix("busy:")?.split_once(':')
+}
+
+/// The traces that a workload of that name plays.
+pub fn traces(name: &str) -> impl Iterator<Item = &Path> {
+    let name = busy(name).map_or(name, |(_, inner)| inner);
+    let paths = name.strip_prefix("trace:").into_iter();
+    paths.flat_map(|paths| paths.split(',')).map(Path::new)
 }
 
 /// A program of MSS's study, of its size.

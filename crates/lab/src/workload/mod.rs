@@ -7,6 +7,7 @@
 
 mod ann;
 pub mod apart;
+mod busy;
 mod community;
 mod components;
 mod echo;

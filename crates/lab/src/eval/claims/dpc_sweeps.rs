@@ -55,7 +55,7 @@ impl Court<'_> {
             let ratio = workload.and_then(|workload| {
                 let [one, other] =
                     [6, 0].map(|which| self.runs.find(workload, DualPage, Variant::Place(which)));
-                Some(Measure::Time.of(&one?.outcome) / Measure::Time.of(&other?.outcome))
+                Some(self.compare(workload, [one?, other?], Measure::Time).0)
             });
             match ratio {
                 None => verdict = Verdict::CannotBeSaid,

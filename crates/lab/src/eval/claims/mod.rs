@@ -21,6 +21,8 @@ use super::plan::{Runs, Variant};
 use super::precision;
 use super::rows::Measure;
 use super::{Request, Run};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use twinpage_baselines::SchemeKind::{self, CopyOnWrite, DualPage};
 
@@ -67,18 +69,13 @@ pub struct Claim {
 
 /// The sentences of the paper that was asked for.
 pub(super) fn all(request: &Request, runs: &Runs, loads: &[Load]) -> Vec<Claim> {
-    let mut court = Court {
-        runs,
-        loads,
-        paper: request.paper,
-        names: names(request.paper),
-        claims: Claims::default(),
-    };
-    match request.paper {
-        Paper::Dpc => court.dpc(),
-        Paper::Twins => court.twins(),
-    }
-    court.claims.0
+    Court::decided(request, runs, loads).claims.0
+}
+
+/// The widest interval of the ratios that sentences compare for a workload, relative to the ratio.
+pub(super) fn widest(request: &Request, runs: &Runs, loads: &[Load], workload: usize) -> Option<f64> {
+    let court = Court::decided(request, runs, loads);
+    court.widest.into_inner().remove(&workload)
 }
 
 /// What is said of one sentence after the other.
@@ -106,6 +103,9 @@ enum Extent {
     Most,
 }
 
+/// A number, and half of its interval where it has one.
+type Known = (f64, Option<f64>);
+
 /// For each workload whether it holds; `None` where that cannot be said.
 type Votes = Vec<(usize, Option<bool>, String)>;
 
@@ -116,9 +116,47 @@ struct Court<'a> {
     /// Its workloads.
     names: Vec<&'static str>,
     claims: Claims,
+    /// Of the ratios asked for so far, the widest interval of each workload, relative to the ratio.
+    widest: RefCell<BTreeMap<usize, f64>>,
 }
 
 impl<'a> Court<'a> {
+    fn decided(request: &Request, runs: &'a Runs, loads: &'a [Load]) -> Court<'a> {
+        let mut court = Court {
+            runs,
+            loads,
+            paper: request.paper,
+            names: names(request.paper),
+            claims: Claims::default(),
+            widest: RefCell::default(),
+        };
+        match request.paper {
+            Paper::Dpc => court.dpc(),
+            Paper::Twins => court.twins(),
+        }
+        court
+    }
+
+    /// The ratio of one run of a workload to another, and its interval.
+    fn compare(&self, workload: usize, [one, other]: [&Run; 2], measure: Measure) -> (f64, f64) {
+        let (one, other) = (&one.outcome, &other.outcome);
+        let ratio = measure.of(one) / measure.of(other);
+        let width = precision::half_width(one, other, measure);
+        let (ratio, width) = self.note(workload, (ratio, width));
+        (ratio, width.unwrap_or(0.0))
+    }
+
+    /// Notes how well a ratio is known that a sentence is about.
+    fn note(&self, workload: usize, (ratio, width): Known) -> Known {
+        let relative = width.unwrap_or(0.0) / ratio;
+        if relative.is_finite() {
+            let mut all = self.widest.borrow_mut();
+            let widest = all.entry(workload).or_default();
+            *widest = widest.max(relative);
+        }
+        (ratio, width)
+    }
+
     fn plain(&self, workload: usize, scheme: SchemeKind) -> Option<&'a Run> {
         self.runs.find(workload, scheme, Variant::Plain)
     }
@@ -141,9 +179,7 @@ impl<'a> Court<'a> {
         measure: Measure,
     ) -> Option<(f64, f64)> {
         let [one, other] = [one, other].map(|scheme| self.plain(workload, scheme));
-        let (one, other) = (&one?.outcome, &other?.outcome);
-        let width = precision::half_width(one, other, measure).unwrap_or(0.0);
-        Some((measure.of(one) / measure.of(other), width))
+        Some(self.compare(workload, [one?, other?], measure))
     }
 
     /// For each workload: whether the measure of `one` is below `factor` times the other's.
@@ -307,9 +343,7 @@ impl<'a> Court<'a> {
         }
         let is_shown = pairs.iter().any(|(_, one, _)| did(one));
         let vote = |&(workload, one, other): &(usize, &Run, &Run)| {
-            let (one, other) = (&one.outcome, &other.outcome);
-            let ratio = measure.of(one) / measure.of(other);
-            let width = precision::half_width(one, other, measure).unwrap_or(0.0);
+            let (ratio, width) = self.compare(workload, [one, other], measure);
             let is_decided = is_shown && (ratio - said).abs() > width;
             (
                 workload,

@@ -14,8 +14,9 @@ pub use artifact::ARTIFACTS;
 pub use rows::Row;
 pub use runs::Run;
 
-use super::{Document, StudyRequest, Tell, html, store};
+use super::{Document, StudyRequest, Tell, html};
 use crate::bus::Config;
+use crate::provenance::Provenance;
 use artifact::Artifact;
 use runs::{Key, Runs};
 
@@ -24,10 +25,9 @@ use runs::{Key, Runs};
 pub struct Evaluation {
     /// `mss`.
     pub paper: &'static str,
-    /// The command that asked.
-    pub command: String,
-    /// The commit the program was built from, where it is known.
-    pub commit: Option<String>,
+    /// Where it comes from.
+    #[serde(flatten)]
+    pub provenance: Provenance,
     /// The machine: its hash, and all of it.
     pub config_hash: String,
     /// That machine.
@@ -58,8 +58,7 @@ pub fn evaluate(asked: &StudyRequest, tell: Tell<'_>) -> Result<Evaluation, Stri
     let of = |artifact: &Artifact| artifact.rows(&config, &runs);
     Ok(Evaluation {
         paper: "mss",
-        command: asked.command.clone(),
-        commit: store::commit(),
+        provenance: asked.provenance.clone(),
         config_hash: crate::config::hash(&serde_json::to_string(&config).map_err(|why| why.to_string())?),
         smaller: asked.smaller,
         rows: artifacts.iter().flat_map(of).collect(),
@@ -89,6 +88,6 @@ impl Document for Evaluation {
             self.runs.len(),
             html::ABOUT_ROWS
         );
-        machine + &html::made_by(&self.command, self.commit.as_deref())
+        machine + &self.provenance.html()
     }
 }

@@ -22,8 +22,9 @@ pub use artifact::ARTIFACTS;
 pub use rows::{Origin, Row};
 pub use runs::Run;
 
-use super::{Claim, Document, StudyRequest, Tell, html, store};
+use super::{Claim, Document, StudyRequest, Tell, html};
 use crate::objects::Config;
+use crate::provenance::Provenance;
 use rows::Table;
 use runs::{Key, Runs};
 
@@ -32,10 +33,9 @@ use runs::{Key, Runs};
 pub struct Evaluation {
     /// `simpo`.
     pub paper: &'static str,
-    /// The command that asked.
-    pub command: String,
-    /// The commit the program was built from, where it is known.
-    pub commit: Option<String>,
+    /// Where it comes from.
+    #[serde(flatten)]
+    pub provenance: Provenance,
     /// The machines: a hash of both.
     pub config_hash: String,
     /// The machine of the paper's AMD platform, and of its Intel platform.
@@ -87,8 +87,7 @@ pub fn evaluate(asked: &StudyRequest, tell: Tell<'_>) -> Result<Evaluation, Stri
     }
     Ok(Evaluation {
         paper: "simpo",
-        command: asked.command.clone(),
-        commit: store::commit(),
+        provenance: asked.provenance.clone(),
         config_hash: crate::config::hash(&serde_json::to_string(&machines).map_err(|why| why.to_string())?),
         smaller: asked.smaller,
         left_out: LEFT_OUT.map(String::from).to_vec(),
@@ -127,7 +126,7 @@ impl Document for Evaluation {
         [
             machine,
             html::left_out(&self.left_out),
-            html::made_by(&self.command, self.commit.as_deref()),
+            self.provenance.html(),
             html::claims(&self.claims),
         ]
         .concat()

@@ -3,6 +3,7 @@
 use super::runs::{Key, LOADS, Load, Other, REAL};
 use crate::eval::each;
 use crate::sections::{Config, Name};
+use crate::workload::maps::NODES;
 
 /// All artifacts, and what they show.
 pub const ARTIFACTS: [(&str, &str); 17] = [
@@ -43,6 +44,8 @@ pub const ARTIFACTS: [(&str, &str); 17] = [
     ("claims", "The sentences of the evaluation: which hold"),
 ];
 
+/// The programs of a B+-tree.
+pub(super) const TREES: [Load; 2] = [LOADS[0], LOADS[4]];
 /// Threads of Figure 5b.
 pub(super) const THREADS: usize = 4;
 /// Programs of Figure 8.
@@ -76,13 +79,15 @@ pub(super) const VARIANTS: [(&str, Other); 4] = [
     ("a write-set buffer of 2 pages", Other::Buffer(2)),
 ];
 /// What the paper leaves open, the threads it is shown with, and the programs.
-pub(super) const OPEN: [(&str, Other, usize); 12] = [
+pub(super) const OPEN: [(&str, Other, usize); 17] = [
     ("as in the machine file", Other::Nothing, 1),
     ("durable in the queue", Other::Queue, 1),
     ("NVRAM reads as slow as writes", Other::Latency(4), 1),
     ("lines interleaved over banks", Other::Interleaved, 1),
     ("lines of logs in different banks", Other::Spread, 1),
-    ("nodes of 512 bytes in the B+-tree", Other::SmallNodes, 1),
+    ("nodes of 512 bytes in the B+-tree", Other::Nodes(NODES[0]), 1),
+    ("nodes of 1 KiB in the B+-tree", Other::Nodes(NODES[1]), 1),
+    ("nodes of 2 KiB in the B+-tree", Other::Nodes(NODES[2]), 1),
     (
         "5000 instructions between sections",
         Other::Between(5_000, TABLE),
@@ -94,6 +99,21 @@ pub(super) const OPEN: [(&str, Other, usize); 12] = [
         1,
     ),
     ("a map for each of four threads", Other::Nothing, THREADS),
+    (
+        "nodes of 512 bytes in the B+-tree, four threads",
+        Other::Nodes(NODES[0]),
+        THREADS,
+    ),
+    (
+        "nodes of 1 KiB in the B+-tree, four threads",
+        Other::Nodes(NODES[1]),
+        THREADS,
+    ),
+    (
+        "nodes of 2 KiB in the B+-tree, four threads",
+        Other::Nodes(NODES[2]),
+        THREADS,
+    ),
     ("one map and a lock for four threads", Other::Shared, THREADS),
     (
         "lines interleaved over banks, four threads",
@@ -162,10 +182,10 @@ pub(super) fn keys(artifact: &str, config: &Config) -> Vec<Key> {
         "fig7b" => all(&[Name::Ssp], 1, Other::Nothing),
         "table3" => {
             let real = these(&REAL, &[Name::Ssp], THREADS, Other::Nothing);
-            all(&[Name::Ssp], 1, Other::Nothing)
-                .into_iter()
-                .chain(real)
-                .collect()
+            let trees = NODES.map(|bytes| these(&TREES, &[Name::Ssp], 1, Other::Nodes(bytes)));
+            let mut all = all(&[Name::Ssp], 1, Other::Nothing);
+            all.extend(real.into_iter().chain(trees.concat()));
+            all
         }
         "table4" => {
             let others = REAL_OPEN.into_iter().map(|(_, other)| other);

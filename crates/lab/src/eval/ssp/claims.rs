@@ -1,14 +1,15 @@
 //! Which sentences of the paper's evaluation hold here.
 //!
 //! * A number of the text holds if ours is within 15% of it, as in the tables, and on the same side of equal.
-//! * A comparison is decided where it is further from equal than its interval; without one as it stands.
+//! * A comparison is decided where it is further from equal than its interval; without one as it stands. Of a sentence of
+//!   several comparisons all must hold; one that fails decides it, and one that is not decided leaves it open.
 //! * Where a sentence has no number for "little" or "most", the number it is taken for is in the sentence.
 
 use super::artifact::{BETWEEN, THREADS, writes};
 use super::cost;
-use super::measure::Measure;
+use super::measure::{Known, Measure, consolidation, is_less, share};
 use super::paper::said;
-use super::rows::{Comparison, Known, OTHERS, average, comparison, groups, parts, saved};
+use super::rows::{Comparison, OTHERS, average, comparison, groups, saved};
 use super::runs::{Key, LOADS, Load, Other, REAL, Run, Runs};
 use crate::eval::claims::{Claims, Finding, arithmetic, number};
 use crate::eval::{Claim, Verdict};
@@ -89,10 +90,10 @@ impl Court<'_> {
         );
         let [ssp, undo] =
             [Name::Ssp, Name::UndoLog].map(|design| self.run(LOADS[0], design, 1, Other::Nothing));
-        let (share, _) = Measure::LogWrites.ratio(ssp, undo);
+        let share = Measure::LogWrites.ratio(ssp, undo);
         let finding = (
-            Verdict::of(share < 0.1),
-            format!("{:.1}% of UNDO-LOG's", share * 100.0),
+            decided([is_less(share, bound(0.1))]),
+            format!("{:.1}% of UNDO-LOG's", share.0 * 100.0),
         );
         self.claims.say(
             "5.2",
@@ -141,7 +142,12 @@ impl Court<'_> {
         let shares = groups()[1]
             .1
             .iter()
-            .map(|&load| (load.0, self.consolidated(load)))
+            .map(|&load| {
+                (
+                    load.0,
+                    consolidation(self.run(load, Name::Ssp, 1, Other::Nothing)),
+                )
+            })
             .collect::<Vec<_>>();
         let finding = (below(&shares, 0.1), listed(&shares));
         self.claims.say(
@@ -152,30 +158,44 @@ impl Court<'_> {
     }
 
     fn scaling(&self) -> Finding {
-        let gain = |load: Load| {
-            let of = |threads| Measure::Throughput.of(self.run(load, Name::Ssp, threads, Other::Nothing));
-            of(THREADS) / of(1)
-        };
-        let gains: Vec<Known> = LOADS.into_iter().map(|load| (gain(load), None)).collect();
-        let (mean, _) = average(&gains);
-        (Verdict::of(mean >= 3.0), format!("{mean:.2} times on average"))
-    }
-
-    fn consolidated(&self, load: Load) -> f64 {
-        parts(&self.run(load, Name::Ssp, 1, Other::Nothing).design)[2].1
+        let gains: Vec<Known> = LOADS
+            .into_iter()
+            .map(|load| {
+                let [four, one] =
+                    [THREADS, 1].map(|threads| self.run(load, Name::Ssp, threads, Other::Nothing));
+                Measure::Throughput.ratio(four, one)
+            })
+            .collect();
+        let mean = average(&gains);
+        let is_less = is_less(mean, bound(3.0));
+        (
+            decided([is_less.map(|less| !less)]),
+            format!("{:.2} times on average", mean.0),
+        )
     }
 
     fn consolidation(&self) -> Finding {
         let over = |load: Load| {
-            let counts = &self.run(load, Name::Ssp, 1, Other::Nothing).design;
-            counts.consolidation_writes as f64 / counts.data_writes as f64
+            let run = self.run(load, Name::Ssp, 1, Other::Nothing);
+            share(
+                run,
+                |counts| counts.consolidation_writes,
+                |counts| counts.data_writes,
+            )
         };
         let all = LOADS.map(|load| (load.0, over(load)));
-        let (sps, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(|(name, _)| *name == "sps");
-        let fewer = rest.iter().filter(|(_, ratio)| *ratio < 1.0).count();
-        let holds = sps.iter().all(|(_, ratio)| *ratio > 1.0) && fewer * 2 > rest.len();
-        let numbers = all.map(|(name, ratio)| format!("{name} {ratio:.2}"));
-        (Verdict::of(holds), format!("over data: {}", numbers.join(", ")))
+        let is_fewer = |(_, ratio): &(&str, Known)| is_less(*ratio, bound(1.0));
+        let (sps, rest): (Vec<_>, Vec<_>) = all.iter().partition(|(name, _)| *name == "sps");
+        let count = |is| rest.iter().filter(|one| is_fewer(one) == Some(is)).count();
+        let most = match (count(true) * 2 > rest.len(), count(false) * 2 >= rest.len()) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        };
+        let not_sps = sps.iter().map(|one| is_fewer(one).map(|fewer| !fewer));
+        let verdict = decided(not_sps.chain([most]));
+        let numbers = all.map(|(name, (ratio, _))| format!("{name} {ratio:.2}"));
+        (verdict, format!("over data: {}", numbers.join(", ")))
     }
 
     fn latency(&mut self) {
@@ -185,13 +205,14 @@ impl Court<'_> {
         let slower = [rbtree, btree]
             .into_iter()
             .flat_map(|load| Name::ALL.map(|design| (load, design)));
-        let slower = slower.map(|(load, design)| {
-            let of = |at| Measure::Throughput.of(self.run(load, design, 1, at));
-            of(most) / of(least)
+        let kept = slower.map(|(load, design)| {
+            let [most, least] = [most, least].map(|at| self.run(load, design, 1, at));
+            Measure::Throughput.ratio(most, least)
         });
-        let worst = slower.fold(0.0, f64::max);
+        let kept: Vec<Known> = kept.collect();
+        let worst = kept.iter().fold(0.0, |worst: f64, (kept, _)| worst.max(*kept));
         let finding = (
-            Verdict::of(worst < 1.0),
+            decided(kept.iter().map(|&kept| is_less(kept, bound(1.0)))),
             format!("the least degraded keeps {worst:.2}"),
         );
         self.claims.say(
@@ -202,21 +223,21 @@ impl Court<'_> {
         let pairs = [rbtree, btree]
             .into_iter()
             .flat_map(|load| OTHERS.map(|other| (load, other)));
-        let gaps: Vec<(String, f64, f64)> = pairs
+        let gaps: Vec<(String, Known, Known)> = pairs
             .map(|(load, other)| {
-                let [near, far] = [least, most].map(|at| self.speedup(load, other, at).0);
+                let [near, far] = [least, most].map(|at| self.speedup(load, other, at));
                 (format!("{} over {}", load.0, other.name()), near, far)
             })
             .collect();
         let numbers: Vec<String> = gaps
             .iter()
-            .map(|(name, near, far)| format!("{name} {near:.2} to {far:.2}"))
+            .map(|(name, near, far)| format!("{name} {:.2} to {:.2}", near.0, far.0))
             .collect();
-        let holds = gaps.iter().all(|(_, near, far)| far > near);
+        let verdict = decided(gaps.iter().map(|(_, near, far)| is_less(*near, *far)));
         self.claims.say(
             "5.3",
             "The gap between SSP and the others increases with it",
-            (Verdict::of(holds), numbers.join(", ")),
+            (verdict, numbers.join(", ")),
         );
         for (at, said, sentence) in [
             (
@@ -230,33 +251,30 @@ impl Court<'_> {
             self.claims.say("5.3", sentence, finding);
         }
         let (ratio, width) = self.speedup(rbtree, Name::RedoLog, least);
-        let numbers = format!("REDO-LOG over SSP {:.3}", 1.0 / ratio);
-        let verdict = match (ratio - 1.0).abs() > width.unwrap_or(0.0) {
-            true => Verdict::of(ratio < 1.0),
-            false => Verdict::CannotBeSaid,
-        };
+        let verdict = decided([is_less((ratio, width), bound(1.0))]);
         self.claims.say(
             "5.3",
             "When NVRAM is as fast as DRAM, REDO-LOG outperforms SSP under RBTree",
-            (verdict, numbers),
+            (verdict, format!("REDO-LOG over SSP {:.3}", 1.0 / ratio)),
         );
         let ahead = (1.0 / ratio - 1.0) * 100.0;
         self.claims
             .say("5.3", "It does so by 8%", number(Some(8.0), ahead, "%"));
         let times = all[0];
         let at = BETWEEN.map(|between| {
-            let (ratio, _) = self.speedup(rbtree, Name::RedoLog, writes(between, times));
             (
-                ratio,
-                format!("{:.3} with {between} instructions between sections", 1.0 / ratio),
+                between,
+                self.speedup(rbtree, Name::RedoLog, writes(between, times)),
             )
         });
-        let holds = at[at.len() - 1].0 < at[0].0;
-        let numbers = at.map(|(_, text)| text).join(", ");
+        let verdict = decided([is_less(at[at.len() - 1].1, at[0].1)]);
+        let numbers = at.map(|(between, (ratio, _))| {
+            format!("{:.3} with {between} instructions between sections", 1.0 / ratio)
+        });
         self.claims.say(
             "5.3",
             "The reason is that REDO-LOG hides the delay of persisting data (code between sections brings it nearer)",
-            (Verdict::of(holds), format!("REDO-LOG over SSP {numbers}")),
+            (verdict, format!("REDO-LOG over SSP {}", numbers.join(", "))),
         );
     }
 
@@ -264,10 +282,11 @@ impl Court<'_> {
         let all = &self.config.study.cache_cycles;
         let [least, most] = [all[0], all[all.len() - 1]].map(Other::Cache);
         let loss = |load: Load| {
-            let of = |at| Measure::Throughput.of(self.run(load, Name::Ssp, 1, at));
-            (load.0, 1.0 - of(most) / of(least))
+            let [most, least] = [most, least].map(|at| self.run(load, Name::Ssp, 1, at));
+            let (kept, width) = Measure::Throughput.ratio(most, least);
+            (load.0, (1.0 - kept, width))
         };
-        let mut losses = LOADS.map(loss);
+        let losses = LOADS.map(loss);
         let numbers = format!("lost: {}", listed(&losses));
         let rest = losses.iter().filter(|(name, _)| *name != "sps").copied();
         let finding = (below(&rest.collect::<Vec<_>>(), 0.15), numbers.clone());
@@ -276,28 +295,26 @@ impl Court<'_> {
             "For all workloads besides SPS the SSP cache's latency has limited impact (below 15%)",
             finding,
         );
-        let pair = |structure: &str| {
-            let of = |ending: &str| {
-                losses
-                    .iter()
-                    .find(|(name, _)| *name == format!("{structure}-{ending}"))
-            };
-            let loss = |ending| of(ending).map_or(f64::NAN, |(_, loss)| *loss);
-            loss("zipf") < loss("rand")
+        let of = |name: &str| {
+            let one = losses.iter().find(|(other, _)| *other == name);
+            one.map_or((f64::NAN, None), |(_, loss)| *loss)
         };
-        let holds = ["btree", "rbtree", "hash"].into_iter().all(pair);
+        let pairs = ["btree", "rbtree", "hash"].map(|structure| {
+            let [zipf, rand] = ["zipf", "rand"].map(|ending| of(&format!("{structure}-{ending}")));
+            is_less(zipf, rand)
+        });
         self.claims.say(
             "5.3",
             "The zipfian workloads are less sensitive to it than the random ones",
-            (Verdict::of(holds), numbers.clone()),
+            (decided(pairs), numbers.clone()),
         );
-        losses.sort_by(|one, other| other.1.total_cmp(&one.1));
-        let first = [losses[0].0, losses[1].0];
-        let holds = ["sps", "hash-rand"].iter().all(|name| first.contains(name));
+        let most = ["sps", "hash-rand"];
+        let others = losses.iter().filter(|(name, _)| !most.contains(name));
+        let pairs = others.flat_map(|(_, other)| most.map(|name| is_less(*other, of(name))));
         self.claims.say(
             "5.3",
             "It is critical for SPS and Hash-Rand (they lose most)",
-            (Verdict::of(holds), numbers),
+            (decided(pairs), numbers),
         );
     }
 
@@ -340,7 +357,7 @@ impl Court<'_> {
             self.claims.say("5.4", sentence, finding);
         }
         let shares = REAL.map(|load| {
-            let share = parts(&self.run(load, Name::Ssp, THREADS, Other::Nothing).design)[2].1;
+            let share = consolidation(self.run(load, Name::Ssp, THREADS, Other::Nothing)).0;
             (said("real", "consolidation", load.0), share, load.0.to_owned())
         });
         self.claims.say(
@@ -366,13 +383,14 @@ impl Court<'_> {
 
     /// What is left of a run's time where its code outside the data takes none.
     fn volatile(&self, load: Load) -> Finding {
-        let time = |at| 1.0 / Measure::Throughput.of(self.run(load, Name::RedoLog, THREADS, at));
-        let rest = time(Other::Outside(0)) / time(Other::Nothing);
+        let [with, without] =
+            [Other::Nothing, Other::Outside(0)].map(|at| self.run(load, Name::RedoLog, THREADS, at));
+        let rest = Measure::Throughput.ratio(with, without);
         (
-            Verdict::of(rest < 0.5),
+            decided([is_less(rest, bound(0.5))]),
             format!(
                 "with REDO-LOG {:.0}% of the time is left without it",
-                rest * 100.0
+                rest.0 * 100.0
             ),
         )
     }
@@ -402,15 +420,53 @@ fn together<const N: usize>(all: [(Option<f64>, f64, String); N]) -> Finding {
     (Verdict::of(holds), all.map(|(_, numbers)| numbers).join(", "))
 }
 
-/// Whether all are below a bound. Where all are 0 the runs were too short to show any.
-fn below(all: &[(&str, f64)], bound: f64) -> Verdict {
-    if all.iter().all(|(_, share)| *share == 0.0) {
-        return Verdict::CannotBeSaid;
-    }
-    Verdict::of(all.iter().all(|(_, share)| *share < bound))
+/// A number that is not measured.
+fn bound(number: f64) -> Known {
+    (number, None)
 }
 
-fn listed(all: &[(&str, f64)]) -> String {
-    let each = |(name, share): &(&str, f64)| format!("{name} {:.1}%", share * 100.0);
+/// What comes of a sentence that says all of these; nothing is said of one that is not decided.
+fn decided(all: impl IntoIterator<Item = Option<bool>>) -> Verdict {
+    let mut verdict = Verdict::Holds;
+    for one in all {
+        match one {
+            Some(false) => return Verdict::DoesNotHold,
+            None => verdict = Verdict::CannotBeSaid,
+            Some(true) => {}
+        }
+    }
+    verdict
+}
+
+/// Whether all are below a bound. Where all are 0 the runs were too short to show any.
+fn below(all: &[(&str, Known)], most: f64) -> Verdict {
+    if all.iter().all(|(_, (share, _))| *share == 0.0) {
+        return Verdict::CannotBeSaid;
+    }
+    decided(all.iter().map(|(_, share)| is_less(*share, bound(most))))
+}
+
+fn listed(all: &[(&str, Known)]) -> String {
+    let each = |(name, (share, _)): &(&str, Known)| format!("{name} {:.1}%", share * 100.0);
     all.iter().map(each).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a gap was, and what it is, with the intervals of both: 0.001 is no difference between numbers known to 0.015.
+    #[test]
+    fn what_is_within_the_intervals_is_not_decided() {
+        let gap = |near, far, width| is_less((near, Some(width)), (far, Some(width)));
+        assert_eq!(gap(2.63, 2.629, 0.015), None);
+        assert_eq!(gap(2.63, 2.60, 0.015), Some(false));
+        assert_eq!(gap(2.60, 2.63, 0.015), Some(true));
+        assert_eq!(is_less((0.09, Some(0.02)), bound(0.1)), None);
+        assert_eq!(is_less((0.09, None), bound(0.1)), Some(true));
+        let [yes, no, open] = [Some(true), Some(false), None];
+        assert_eq!(decided([yes, yes]), Verdict::Holds);
+        assert_eq!(decided([yes, open]), Verdict::CannotBeSaid);
+        assert_eq!(decided([open, no, yes]), Verdict::DoesNotHold);
+    }
 }

@@ -19,7 +19,8 @@ pub mod single;
 pub use artifact::ARTIFACTS;
 pub use runs::Run;
 
-use super::{Claim, Document, Row, StudyRequest, Tell, html, store};
+use super::{Claim, Document, Row, StudyRequest, Tell, html};
+use crate::provenance::Provenance;
 use crate::sections::Config;
 use rows::Table;
 use runs::{Key, Runs};
@@ -29,10 +30,9 @@ use runs::{Key, Runs};
 pub struct Evaluation {
     /// `ssp`.
     pub paper: &'static str,
-    /// The command that asked.
-    pub command: String,
-    /// The commit the program was built from, where it is known.
-    pub commit: Option<String>,
+    /// Where it comes from.
+    #[serde(flatten)]
+    pub provenance: Provenance,
     /// The machine: its hash, and all of it.
     pub config_hash: String,
     /// That machine.
@@ -72,8 +72,7 @@ pub fn evaluate(asked: &StudyRequest, tell: Tell<'_>) -> Result<Evaluation, Stri
     };
     Ok(Evaluation {
         paper: "ssp",
-        command: asked.command.clone(),
-        commit: store::commit(),
+        provenance: asked.provenance.clone(),
         config_hash: config.hash()?,
         smaller: asked.smaller,
         rows: artifacts.iter().flat_map(rows).collect(),
@@ -107,11 +106,6 @@ impl Document for Evaluation {
             self.runs.len(),
             html::ABOUT_ROWS
         );
-        [
-            machine,
-            html::made_by(&self.command, self.commit.as_deref()),
-            html::claims(&self.claims),
-        ]
-        .concat()
+        [machine, self.provenance.html(), html::claims(&self.claims)].concat()
     }
 }

@@ -1,19 +1,20 @@
 //! Rows: what follows from the runs, beside what the paper says.
 
-use super::artifact::{BETWEEN, OPEN, REAL_OPEN, SMALL_TLB, SWEPT, THREADS, VARIANTS, background, writes};
+use super::artifact::{
+    BETWEEN, OPEN, REAL_OPEN, SMALL_TLB, SWEPT, THREADS, TREES, VARIANTS, background, writes,
+};
 use super::cost;
-use super::measure::Measure;
+use super::measure::{Known, Measure, consolidation, kinds, share};
 use super::paper::said;
 use super::runs::{Key, LOADS, Load, Other, REAL, Run, Runs};
 use crate::eval::Row;
 use crate::eval::evidence::is_far;
+use crate::eval::precision::of_batches;
 use crate::sections::{Config, Counts, Name};
+use crate::workload::maps::NODES;
 
 /// The designs that SSP is compared with.
 pub(super) const OTHERS: [Name; 2] = [Name::UndoLog, Name::RedoLog];
-
-/// A number, and half of its interval where it has one.
-pub(super) type Known = (f64, Option<f64>);
 
 /// A number of SSP's run and of another design's.
 pub(super) type Comparison = Box<dyn Fn(&Run, &Run) -> Known>;
@@ -29,6 +30,26 @@ pub(super) fn average(all: &[Known]) -> Known {
     (sum / n, squares.map(|squares| squares.sqrt() / n))
 }
 
+/// The geometric mean.
+fn geometric(all: &[Known]) -> Known {
+    let logarithms: Vec<Known> = all
+        .iter()
+        .map(|(number, width)| (number.ln(), width.map(|width| width / number)))
+        .collect();
+    let (mean, width) = average(&logarithms);
+    (mean.exp(), width.map(|width| width * mean.exp()))
+}
+
+/// The mean, each number as much as its weight.
+fn weighted(all: &[Known], weights: &[f64]) -> Known {
+    let sum: f64 = weights.iter().sum();
+    let one = |((number, width), weight): (&Known, &f64)| {
+        let scale = weight * all.len() as f64 / sum;
+        (number * scale, width.map(|width| width * scale))
+    };
+    average(&all.iter().zip(weights).map(one).collect::<Vec<_>>())
+}
+
 /// Groups of Table 3's programs that the text speaks of, by name.
 pub(super) fn groups() -> [(&'static str, Vec<Load>); 4] {
     let of = |is: &dyn Fn(&Load) -> bool| LOADS.into_iter().filter(is).collect();
@@ -37,7 +58,7 @@ pub(super) fn groups() -> [(&'static str, Vec<Load>); 4] {
         ("average", LOADS.to_vec()),
         ("average of zipf", those("zipf")),
         ("average of random", those("rand")),
-        // The size of its nodes was chosen by Table 3.
+        // The size of its nodes is open, and moves the average.
         ("average without btree", of(&|load| !load.0.starts_with("btree"))),
     ]
 }
@@ -141,24 +162,18 @@ impl Table<'_> {
                 rows.push(self.row(series.clone(), name.into(), average(&all), "ratio", &[]));
             }
             if measure != Measure::Writes {
-                let ratios = LOADS.map(|load| of(run(load, Name::Ssp), run(load, other)).0);
-                let geometric =
-                    (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
-                let bars = |design| -> f64 {
-                    let bar = |load| measure.ratio(run(load, design), run(load, Name::UndoLog)).0;
-                    LOADS.into_iter().map(bar).sum()
+                let ratios = LOADS.map(|load| of(run(load, Name::Ssp), run(load, other)));
+                // What the ratios are over, as the figure's bars.
+                let below = match measure {
+                    Measure::Throughput => other,
+                    _ => Name::Ssp,
                 };
-                let (ssp, other) = (bars(Name::Ssp), bars(other));
-                let of_bars = if measure == Measure::Throughput {
-                    ssp / other
-                } else {
-                    other / ssp
-                };
+                let bar = |load| measure.ratio(run(load, below), run(load, Name::UndoLog)).0;
                 for (name, mean) in [
-                    ("geometric mean", geometric),
-                    ("ratio of the figure's means", of_bars),
+                    ("geometric mean", geometric(&ratios)),
+                    ("ratio of the figure's means", weighted(&ratios, &LOADS.map(bar))),
                 ] {
-                    rows.push(self.row(series.clone(), name.into(), (mean, None), "ratio", &[]));
+                    rows.push(self.row(series.clone(), name.into(), mean, "ratio", &[]));
                 }
             }
         }
@@ -169,8 +184,8 @@ impl Table<'_> {
         let mut rows = Vec::new();
         for &load in loads {
             let run = self.run(load, Name::Ssp, threads, Other::Nothing);
-            for (series, share) in parts(&run.design) {
-                rows.push(self.row(series.into(), load.0.into(), (share, None), "share", &[]));
+            for (series, share) in kinds(run) {
+                rows.push(self.row(series.into(), load.0.into(), share, "share", &[]));
             }
         }
         rows
@@ -234,8 +249,8 @@ impl Table<'_> {
             let place = format!("x{times}");
             for design in Name::ALL {
                 let series = format!("{program}: {}", design.name());
-                let speed = Measure::Throughput.of(run(design)) / 1e3;
-                rows.push(self.row(series, place.clone(), (speed, None), "1000/s", &[]));
+                let speed = Measure::thousands(run(design));
+                rows.push(self.row(series, place.clone(), speed, "1000/s", &[]));
             }
             for other in OTHERS {
                 let (ssp, other_run) = (run(Name::Ssp), run(other));
@@ -260,21 +275,39 @@ impl Table<'_> {
         rows
     }
 
+    /// Table 3, and the B+-tree's by the size of its nodes.
     fn write_sets(&self) -> Vec<Row> {
-        let mut rows = Vec::new();
         let real = REAL.map(|load| (load, THREADS));
-        for (load, threads) in LOADS.map(|load| (load, 1)).into_iter().chain(real) {
-            let counts = &self.run(load, Name::Ssp, threads, Other::Nothing).design;
-            let each = |count: u64| count as f64 / counts.sections as f64;
-            for (series, number) in [
-                ("lines", each(counts.lines)),
-                ("pages", each(counts.pages)),
-                ("most pages", counts.most_pages as f64),
-            ] {
-                rows.push(self.row(series.into(), load.0.into(), (number, None), "a section", &[]));
-            }
+        let all = LOADS.map(|load| (load, 1)).into_iter().chain(real);
+        let mut rows: Vec<Row> = all
+            .flat_map(|(load, threads)| self.write_set(load, threads, ("", Other::Nothing)))
+            .collect();
+        for bytes in NODES {
+            let choice = (&*format!(", nodes of {bytes} bytes"), Other::Nodes(bytes));
+            rows.extend(TREES.into_iter().flat_map(|load| self.write_set(load, 1, choice)));
         }
         rows
+    }
+
+    fn write_set(&self, load: Load, threads: usize, (choice, other): (&str, Other)) -> [Row; 3] {
+        let run = self.run(load, Name::Ssp, threads, other);
+        let sections = |counts: &Counts| counts.sections;
+        [
+            ("lines", share(run, |counts| counts.lines, sections)),
+            ("pages", share(run, |counts| counts.pages, sections)),
+            ("most pages", (run.design.most_pages as f64, None)),
+        ]
+        .map(|(series, number)| {
+            let paper = said("table3", series, load.0);
+            let row = self.row(
+                format!("{series}{choice}"),
+                load.0.into(),
+                number,
+                "a section",
+                &[],
+            );
+            Row { paper, ..row }
+        })
     }
 
     fn tlb(&self) -> Vec<Row> {
@@ -283,14 +316,8 @@ impl Table<'_> {
         for load in LOADS {
             for (entries, other) in [(entries, Other::Nothing), (SMALL_TLB, Other::Tlb(SMALL_TLB))] {
                 let run = self.run(load, Name::Ssp, 1, other);
-                let share = run.design.consolidation_writes as f64 / run.design.writes() as f64;
-                rows.push(self.row(
-                    format!("{entries} entries"),
-                    load.0.into(),
-                    (share, None),
-                    "share",
-                    &[],
-                ));
+                let share = consolidation(run);
+                rows.push(self.row(format!("{entries} entries"), load.0.into(), share, "share", &[]));
             }
         }
         rows
@@ -302,21 +329,26 @@ impl Table<'_> {
         let (machine, design) = (&run.machine, &run.design);
         let until = design.last_added as f64 / design.sections as f64;
         let program = format!("{}, {} threads", key.load.0, key.threads);
+        let idle = of_batches(&run.parts(|c| c.last_idle_fs), &run.parts(|c| c.time_fs));
         let rows = [
             (
                 "idle",
-                machine.last_idle_fs as f64 / machine.time_fs as f64,
+                (machine.last_idle_fs as f64 / machine.time_fs as f64, idle),
                 "share",
             ),
-            ("queued at the end", design.queued as f64, "pages"),
-            ("added to the SSP cache", design.slots_added as f64, "slots"),
-            ("added until", until, "share of the run"),
+            ("queued at the end", (design.queued as f64, None), "pages"),
+            (
+                "added to the SSP cache",
+                (design.slots_added as f64, None),
+                "slots",
+            ),
+            ("added until", (until, None), "share of the run"),
         ];
         rows.map(|(series, number, unit)| Row {
             note: (until > 0.9).then(|| {
                 "slots are still added in the last tenth of the run: it may not be stationary".into()
             }),
-            ..self.row(series.into(), program.clone(), (number, None), unit, &[])
+            ..self.row(series.into(), program.clone(), number, unit, &[])
         })
         .into()
     }
@@ -337,15 +369,10 @@ impl Table<'_> {
                 }
             }
             for load in LOADS {
-                let counts = &self.run(load, Name::Ssp, THREADS, other).design;
-                let share = counts.fallbacks as f64 / counts.sections as f64;
-                rows.push(self.row(
-                    format!("{variant}: on the fall-back path"),
-                    load.0.into(),
-                    (share, None),
-                    "share",
-                    &[],
-                ));
+                let run = self.run(load, Name::Ssp, THREADS, other);
+                let share = share(run, |counts| counts.fallbacks, |counts| counts.sections);
+                let series = format!("{variant}: on the fall-back path");
+                rows.push(self.row(series, load.0.into(), share, "share", &[]));
             }
         }
         rows
@@ -395,17 +422,6 @@ pub(super) fn saved(measure: Measure, other: Name) -> (String, Comparison) {
         (1.0 - ratio, width)
     };
     (series, Box::new(of))
-}
-
-/// Of what SSP writes, the shares of its kinds.
-pub(super) fn parts(counts: &Counts) -> [(&'static str, f64); 4] {
-    let share = |part: u64| part as f64 / counts.writes() as f64;
-    [
-        ("data", share(counts.data_writes)),
-        ("journaling", share(counts.log_writes)),
-        ("consolidation", share(counts.consolidation_writes)),
-        ("checkpointing", share(counts.checkpoint_writes)),
-    ]
 }
 
 /// What was counted in a run, for each section.

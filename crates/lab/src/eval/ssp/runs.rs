@@ -83,12 +83,12 @@ fn make((_, what): Load, study: &Study, threads: usize, other: Other, seed: u64)
             )
         })),
         What::Map(structure, zipf) => {
-            let structure = match structure {
-                Structure::BTree if other == Other::SmallNodes => Structure::SmallBTree,
-                same => same,
-            };
             let program = Program {
                 structure,
+                node_bytes: match other {
+                    Other::Nodes(bytes) => bytes,
+                    _ => study.node_bytes,
+                },
                 zipf,
                 keys: study.keys,
                 threads,
@@ -138,8 +138,8 @@ pub(super) enum Other {
     Moved,
     /// Consecutive lines of logs and journals are in different banks.
     Spread,
-    /// The B+-tree has smaller nodes.
-    SmallNodes,
+    /// Bytes of a node of the B+-tree.
+    Nodes(u64),
 }
 
 /// A run.
@@ -153,6 +153,12 @@ pub(super) struct Key {
 
 impl Key {
     pub(super) fn new(load: Load, design: Name, threads: usize, other: Other) -> Key {
+        let other = match (load.1, other) {
+            (What::Map(Structure::BTree, _), other) => other,
+            // All others have no such nodes.
+            (_, Other::Nodes(_)) => Other::Nothing,
+            (_, other) => other,
+        };
         Key {
             load,
             design,
@@ -179,7 +185,7 @@ impl Key {
             Other::Outside(instructions) => format!("{run}/outside={instructions}"),
             Other::Moved => format!("{run}/outside=moved"),
             Other::Spread => format!("{run}/spread"),
-            Other::SmallNodes => format!("{run}/small-nodes"),
+            Other::Nodes(bytes) => format!("{run}/nodes={bytes}"),
             Other::Between(instructions, times) => format!("{run}/between={instructions}/writes=x{times}"),
         }
     }
@@ -191,7 +197,7 @@ impl Key {
         let (memory, setting) = (&mut config.hardware.memory, &mut config.setting);
         let cycles = |times: u64| (dram_fs * times).div_ceil(memory.cycle_fs);
         match self.other {
-            Other::Nothing | Other::Shared | Other::Outside(_) | Other::Moved | Other::SmallNodes => {}
+            Other::Nothing | Other::Shared | Other::Outside(_) | Other::Moved | Other::Nodes(_) => {}
             Other::Writes(times) | Other::Between(_, times) => memory.timing.write_pulse = cycles(times),
             Other::Latency(times) => {
                 let all = cycles(times);
@@ -227,7 +233,10 @@ impl Key {
             _ => 0,
         };
         let program = Sections::new(self.design, &config.setting, &mut *workload);
-        let mut program = program.after(study.warm_up).apart(between);
+        let program = program
+            .after(study.warm_up)
+            .in_parts(study.sections, BATCHES as u64);
+        let mut program = program.apart(between);
         let mut machine = Machine::new(config.hardware.clone(), None, &mut program);
         let wrong = |why: String| format!("{}: {why}", self.name());
         let parts = machine
@@ -240,6 +249,7 @@ impl Key {
             machine: parts.last().copied().unwrap_or_default(),
             design: program.counts(),
             parts,
+            made: program.parts().to_vec(),
         })
     }
 
@@ -273,15 +283,27 @@ pub struct Run {
     /// What the machine had counted after each of some equal parts.
     #[serde(skip)]
     parts: Vec<Counts>,
+    /// What the design had done after each of as many sections.
+    #[serde(skip)]
+    made: Vec<sections::Counts>,
 }
 
 impl Run {
-    /// How much of a count falls into each part.
+    /// How much of a count of the machine's falls into each part.
     pub(super) fn parts(&self, of: impl Fn(&Counts) -> u64) -> Vec<f64> {
-        let mut before = 0;
-        let part = |counts: &Counts| (of(counts) - std::mem::replace(&mut before, of(counts))) as f64;
-        self.parts.iter().map(part).collect()
+        differences(&self.parts, of)
     }
+
+    /// How much of a count of the design's falls into each part.
+    pub(super) fn made(&self, of: impl Fn(&sections::Counts) -> u64) -> Vec<f64> {
+        differences(&self.made, of)
+    }
+}
+
+fn differences<C>(sums: &[C], of: impl Fn(&C) -> u64) -> Vec<f64> {
+    let mut before = 0;
+    let part = |sum: &C| (of(sum) - std::mem::replace(&mut before, of(sum))) as f64;
+    sums.iter().map(part).collect()
 }
 
 /// All of them.

@@ -12,10 +12,8 @@ use crate::space::{Port, Space};
 use crate::workload::layout::{Layout, peek};
 use crate::workload::pool::Pool;
 
-/// Bytes of a node. Open: the paper does not say. The larger one was chosen because a section then writes about as many
-/// lines as its Table 3 says; the smaller is shown beside.
-pub(super) const LARGE: u64 = 2048;
-pub(super) const SMALL: u64 = 512;
+/// Bytes of the largest node.
+const LARGEST: u64 = super::NODES[super::NODES.len() - 1];
 
 const NEXT: u64 = 8;
 const KEYS: u64 = 16;
@@ -55,7 +53,7 @@ impl<const NODE: u64> BPlus<NODE> {
     /// Moves words, also to where they overlap.
     fn copy(port: &mut Port<'_>, from: u64, to: u64, words: u64) {
         if words > 0 {
-            let mut bytes = [0; LARGE as usize];
+            let mut bytes = [0; LARGEST as usize];
             let bytes = &mut bytes[..words as usize * 8];
             port.load_bytes(from, bytes);
             port.store_bytes(to, bytes);

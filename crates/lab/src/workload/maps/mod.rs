@@ -24,6 +24,9 @@ const WORK: u32 = 50;
 /// Instructions of a step of a search beside its loads: comparison, branch, address.
 const SEARCH: u32 = 3;
 
+/// Sizes that a node of the B+-tree may have, in bytes. Open: the paper does not say.
+pub const NODES: [u64; 3] = [512, 1024, 2048];
+
 /// Keys and values, in order.
 type Contents = Vec<(u64, u64)>;
 
@@ -47,8 +50,6 @@ trait Map: Send {
 pub enum Structure {
     /// B+-tree.
     BTree,
-    /// The same with nodes of a quarter of the size.
-    SmallBTree,
     /// Red-black tree.
     RedBlack,
     /// Hash table.
@@ -60,6 +61,8 @@ pub enum Structure {
 pub struct Program {
     /// Which map.
     pub structure: Structure,
+    /// Bytes of a node of the B+-tree: one of [`NODES`].
+    pub node_bytes: u64,
     /// Keys are drawn by Zipf's law, else each as often as any.
     pub zipf: bool,
     /// Keys that can be in the maps, all together.
@@ -89,11 +92,12 @@ impl Maps {
     /// For these threads.
     ///
     /// # Panics
-    /// With less than eight keys a thread.
+    /// With less than eight keys a thread, or other nodes than [`NODES`].
     #[must_use]
     pub fn new(program: Program, seed: u64) -> Maps {
         let Program {
             structure,
+            node_bytes,
             zipf,
             threads,
             shared,
@@ -107,8 +111,7 @@ impl Maps {
         layout.region(1);
         let map = |_| -> Box<dyn Map> {
             match structure {
-                Structure::BTree => Box::new(bplus::BPlus::<{ bplus::LARGE }>::new(&mut layout, keys)),
-                Structure::SmallBTree => Box::new(bplus::BPlus::<{ bplus::SMALL }>::new(&mut layout, keys)),
+                Structure::BTree => b_plus(node_bytes, &mut layout, keys),
                 Structure::RedBlack => Box::new(rbtree::RedBlack::new(&mut layout, keys)),
                 Structure::Hash => Box::new(hash::Hash::new(&mut layout, keys)),
             }
@@ -140,6 +143,15 @@ impl Maps {
     }
 }
 
+fn b_plus(node_bytes: u64, layout: &mut Layout, keys: u64) -> Box<dyn Map> {
+    match node_bytes {
+        512 => Box::new(bplus::BPlus::<512>::new(layout, keys)),
+        1024 => Box::new(bplus::BPlus::<1024>::new(layout, keys)),
+        2048 => Box::new(bplus::BPlus::<2048>::new(layout, keys)),
+        other => panic!("a node has one of {NODES:?} bytes, not {other}"),
+    }
+}
+
 /// Half of the keys, in random order.
 fn first_keys(seed: u64, map: usize, keys: u64) -> Vec<u64> {
     let mut random = fastrand::Rng::with_seed(seed ^ (map as u64 + 1) << 32);
@@ -152,8 +164,8 @@ fn first_keys(seed: u64, map: usize, keys: u64) -> Vec<u64> {
 impl Workload for Maps {
     fn name(&self) -> &str {
         match (self.program.structure, self.program.zipf) {
-            (Structure::BTree | Structure::SmallBTree, false) => "btree-rand",
-            (Structure::BTree | Structure::SmallBTree, true) => "btree-zipf",
+            (Structure::BTree, false) => "btree-rand",
+            (Structure::BTree, true) => "btree-zipf",
             (Structure::RedBlack, false) => "rbtree-rand",
             (Structure::RedBlack, true) => "rbtree-zipf",
             (Structure::Hash, false) => "hash-rand",
