@@ -230,6 +230,7 @@ impl Group {
         let (mut members, mut regions) = (Vec::new(), Vec::new());
         for number in 0..MEMBERS {
             let region = Region::open(folder.join(format!("member-{number}.twin")))?;
+            #[expect(clippy::redundant_closure)] // a function's name is not general enough in its lifetime
             members.push(region.object::<Member>("member", |u| Member::new_in(u))?);
             regions.push(region);
         }

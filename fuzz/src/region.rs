@@ -23,7 +23,6 @@ const MEMORY_FIRST: usize = 8 << 20;
 
 /// A value with values in it that not all bytes can be; read as text.
 #[derive(Persist, Debug)]
-#[expect(dead_code)]
 #[repr(u8)]
 enum Entry<'r> {
     Empty,

@@ -1,7 +1,7 @@
 //! The command line: every subcommand, option and example.
 
 use crate::lab::Lab;
-use crate::values::{self, at, control_key, every, instant, keep, level, rate, share, signal, until};
+use crate::values::{self, at, control_key, every, keep, level, rate, share, signal, until};
 use clap::builder::{ArgPredicate, RangedU64ValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;

@@ -257,7 +257,7 @@ mod tests {
             object: 0,
             function: (number % 3) as u16,
             thread: 1,
-            lane: (number % 2 == 0).then_some(number),
+            lane: number.is_multiple_of(2).then_some(number),
             arguments: number.to_le_bytes().to_vec(),
         };
         Calls {
