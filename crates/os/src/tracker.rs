@@ -7,15 +7,19 @@
 //!   a trace in /proc/PID/maps: [`Tracker::unregistered`] finds such ranges. The marks in their page
 //!   tables may stay, and are wrong: a write where nothing is registered does not lift one. So such a
 //!   range is tracked again with [`Tracker::register_as_written`].
+//! * While a process is loaded, threads that touch an empty page wait until it is filled
+//!   ([`Tracker::register_empty`]), in user mode only: a system call cannot wait without privileges.
 //! * madvise(`MADV_DONTNEED`), mremap(2) in place and the truncation of a mapped file empty pages
 //!   without marking them: the tracer watches the calls and then looks with [`Tracker::present`].
 
 #![allow(unsafe_code)]
 
+use crate::space::again;
+use rustix::event::{PollFd, PollFlags, poll};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// Bytes in a page of the system.
 pub const PAGE: u64 = 4096;
@@ -29,11 +33,15 @@ const UFFD_FEATURE_WP_ASYNC: u64 = 1 << 15;
 const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
 const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
 const UFFDIO_UNREGISTER: libc::c_ulong = 0x8010_aa01;
+const UFFDIO_WAKE: libc::c_ulong = 0x8010_aa02;
 const UFFDIO_COPY: libc::c_ulong = 0xc028_aa03;
+const UFFDIO_ZEROPAGE: libc::c_ulong = 0xc020_aa04;
 const UFFDIO_WRITEPROTECT: libc::c_ulong = 0xc018_aa06;
 const UFFDIO_WRITEPROTECT_MODE_WP: u64 = 1;
+const UFFDIO_REGISTER_MODE_MISSING: u64 = 1 << 0;
 const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
 const UFFDIO_COPY_MODE_WP: u64 = 1 << 1;
+const UFFD_EVENT_PAGEFAULT: u8 = 0x12;
 
 const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
 const PM_SCAN_WP_MATCHING: u64 = 1;
@@ -160,9 +168,87 @@ impl Tracker {
     /// # Errors
     /// `EINVAL` where a mapping cannot be tracked.
     pub fn register(&self, range: Range<u64>) -> io::Result<()> {
-        let mut register = [range.start, range.end - range.start, UFFDIO_REGISTER_MODE_WP, 0];
+        self.register_as(range, UFFDIO_REGISTER_MODE_WP)
+    }
+
+    fn register_as(&self, range: Range<u64>, mode: u64) -> io::Result<()> {
+        let mut register = [range.start, range.end - range.start, mode, 0];
         // SAFETY: UFFDIO_REGISTER reads and writes a uffdio_register of four u64.
         checked(unsafe { libc::ioctl(self.uffd.as_raw_fd(), UFFDIO_REGISTER, register.as_mut_ptr()) })
+    }
+
+    /// Begins to track `range`, which is anonymous and empty. Until [`Tracker::loaded`], a thread that touches an empty
+    /// page of it waits for [`Tracker::fill`] or [`Tracker::zero`]. The kernel does not: a system call that is given
+    /// such a page fails with `EFAULT`, and so does a look from another process.
+    ///
+    /// # Errors
+    /// `EINVAL` where a mapping cannot be tracked so.
+    pub fn register_empty(&self, range: Range<u64>) -> io::Result<()> {
+        self.register_as(range, UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP)
+    }
+
+    /// Waits until a thread touches an empty page, and gives its address; `None` when `end` was closed at its other
+    /// side.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn next_touched(&self, end: &impl AsFd) -> io::Result<Option<u64>> {
+        loop {
+            let mut fds = [
+                PollFd::new(&self.uffd, PollFlags::IN),
+                PollFd::new(end, PollFlags::IN),
+            ];
+            again(|| poll(&mut fds, None))?;
+            if !fds[1].revents().is_empty() {
+                return Ok(None);
+            }
+            // struct uffd_msg: what happened, and after two words the address of a fault.
+            let mut message = [0_u8; 32];
+            match rustix::io::read(&self.uffd, &mut message) {
+                Ok(32) if message[0] == UFFD_EVENT_PAGEFAULT => {
+                    let address = std::array::from_fn(|index| message[16 + index]);
+                    return Ok(Some(u64::from_ne_bytes(address)));
+                }
+                // The thread was woken meanwhile.
+                Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The empty page at `address` is one of zeros, and threads that wait for it go on.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn zero(&self, address: u64) -> io::Result<()> {
+        let mut zero = [address, PAGE, 0, 0];
+        // SAFETY: UFFDIO_ZEROPAGE reads and writes a uffdio_zeropage of four u64.
+        let zeroed =
+            checked(unsafe { libc::ioctl(self.uffd.as_raw_fd(), UFFDIO_ZEROPAGE, zero.as_mut_ptr()) });
+        match zeroed {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EEXIST | libc::EAGAIN)) => {
+                // SAFETY: UFFDIO_WAKE reads a uffdio_range of two u64.
+                checked(unsafe { libc::ioctl(self.uffd.as_raw_fd(), UFFDIO_WAKE, zero.as_mut_ptr()) })
+            }
+            zeroed => zeroed,
+        }
+    }
+
+    /// No thread waits for pages of `range` any more. Those of `filled`, in order, count as written only if they were
+    /// since; what was empty counts as written once it is touched. No thread of the process runs.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn loaded(&self, range: Range<u64>, filled: &[Range<u64>]) -> io::Result<()> {
+        // The kernel drops the marks with the registration, and leaves no other way out of it.
+        let mut written = Vec::new();
+        self.see_written(range.clone(), &mut written)?;
+        let mut whole = [range.start, range.end - range.start];
+        // SAFETY: UFFDIO_UNREGISTER reads a uffdio_range of two u64.
+        checked(unsafe { libc::ioctl(self.uffd.as_raw_fd(), UFFDIO_UNREGISTER, whole.as_mut_ptr()) })?;
+        self.register(range)?;
+        let clean = unwritten(filled, &written);
+        clean.into_iter().try_for_each(|clean| self.protect(clean))
     }
 
     /// Begins to track `range` and lifts every protection that an earlier registration left there: all
@@ -380,6 +466,25 @@ impl Tracker {
     }
 }
 
+/// What of `filled` was not written; both in order.
+fn unwritten(filled: &[Range<u64>], written: &[Region]) -> Vec<Range<u64>> {
+    let mut clean = Vec::new();
+    for range in filled {
+        let mut from = range.start;
+        let first = written.partition_point(|region| region.end <= from);
+        for region in written[first..]
+            .iter()
+            .take_while(|region| region.start < range.end)
+        {
+            clean.push(from..region.start.max(from));
+            from = region.end.min(range.end);
+        }
+        clean.push(from..range.end);
+    }
+    clean.retain(|range| !range.is_empty());
+    clean
+}
+
 /// Written, and still there; the zero page is told apart.
 const WRITTEN_NOW: Query = Query {
     flags: 0,
@@ -395,5 +500,89 @@ fn checked(result: libc::c_int) -> io::Result<()> {
         Err(io::Error::last_os_error())
     } else {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Reserved;
+    use std::os::fd::FromRawFd;
+
+    #[test]
+    fn what_was_not_written_is_the_rest() {
+        let region = |start, end| Region {
+            start,
+            end,
+            categories: 0,
+        };
+        let written = [region(2, 4), region(6, 7), region(9, 12), region(20, 30)];
+        let of = |filled: &[Range<u64>]| unwritten(filled, &written);
+        assert_eq!(of(&[0..5, 5..6, 6..10, 11..21]), [0..2, 4..5, 5..6, 7..9, 12..20]);
+        assert_eq!(of(&[2..4, 22..25, 30..31, 40..41]), [30..31, 40..41]);
+        assert_eq!(of(&[]), []);
+    }
+
+    #[test]
+    fn threads_wait_for_empty_pages_until_all_is_loaded() {
+        const BASE: u64 = 0x4fff_9000_0000;
+        let page = |number: u64| BASE + number * PAGE;
+        let memory = Reserved::at(BASE as usize, 1 << 20).unwrap();
+        memory.open(BASE as usize..page(8) as usize).unwrap();
+        // SAFETY: userfaultfd(2) takes flags and gives a descriptor that is ours.
+        let uffd =
+            unsafe { OwnedFd::from_raw_fd(libc::syscall(libc::SYS_userfaultfd, USERFAULTFD_FLAGS) as i32) };
+        let tracker = Tracker::new(uffd, std::process::id() as i32).unwrap();
+        tracker.register_empty(BASE..page(8)).unwrap();
+        let zeros = File::open("/dev/zero").unwrap();
+        let kernel_reads_into = |number: u64| {
+            // SAFETY: the page is open until the test ends.
+            let read = unsafe { libc::read(zeros.as_raw_fd(), page(number) as *mut _, 8) };
+            (read == 8).then_some(()).ok_or_else(io::Error::last_os_error)
+        };
+        // SAFETY: the pages are open until the test ends.
+        let byte = |number: u64| unsafe { (page(number) as *const u8).read_volatile() };
+        let (end, other_end) = io::pipe().unwrap();
+        std::thread::scope(|scope| {
+            let served = scope.spawn(|| {
+                let mut served = Vec::new();
+                while let Some(address) = tracker.next_touched(&end).unwrap() {
+                    let number = (address - BASE) / PAGE;
+                    served.push(number);
+                    match number < 4 {
+                        true => tracker.fill(page(number), [&[7; PAGE as usize][..]]).unwrap(),
+                        false => tracker.zero(page(number)).unwrap(),
+                    }
+                }
+                served
+            });
+            assert_eq!([0, 1, 5].map(byte), [7, 7, 0]);
+            // SAFETY: the pages are open, and no other thread touches them.
+            let write = |number: u64| unsafe { (page(number) as *mut u8).write_volatile(9) };
+            write(2);
+            write(6);
+            tracker.fill(page(3), [&[7; PAGE as usize][..]]).unwrap();
+            assert_eq!([2, 3, 6].map(byte), [9, 7, 9]);
+            let refused = kernel_reads_into(7).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(libc::EFAULT));
+            drop(other_end);
+            assert_eq!(served.join().unwrap(), [0, 1, 5, 2, 6]);
+        });
+        tracker
+            .loaded(BASE..page(8), &[BASE..page(2), page(2)..page(4)])
+            .unwrap();
+        assert_eq!([0, 1, 2, 3, 4, 5, 6].map(byte), [7, 7, 9, 7, 0, 0, 9]);
+        let mut written = Vec::new();
+        tracker.take_written(BASE..page(8), &mut written).unwrap();
+        written.retain(|region| !region.is_zero());
+        let told: Vec<_> = written.iter().map(|region| (region.start, region.end)).collect();
+        assert_eq!(told, [(page(2), page(3)), (page(6), page(7))]);
+        kernel_reads_into(7).unwrap();
+        kernel_reads_into(1).unwrap();
+        written.clear();
+        tracker.take_written(BASE..page(8), &mut written).unwrap();
+        written.retain(|region| !region.is_zero());
+        let told: Vec<_> = written.iter().map(|region| (region.start, region.end)).collect();
+        assert_eq!(told, [(page(1), page(2)), (page(7), page(8))]);
     }
 }
