@@ -609,5 +609,6 @@ mod tests {
         let places = [(70, 0, false), (71, 1, false), (72, 5, true)];
         assert_eq!(gaps(&places, 64), [(2, 4), (6, 63)]);
         assert_eq!(gaps(&[], 64), [(0, 63)]);
+        assert_eq!(gaps(&[], i32::MAX), [(0, i32::MAX as u32 - 1)]);
     }
 }
