@@ -16,7 +16,7 @@ use twinpage_process::machine::Machine;
 use twinpage_process::pace::Chosen;
 use twinpage_process::pages::Pages;
 use twinpage_process::rested::Rested;
-use twinpage_process::statistics::{Statistics, Summary, Waits};
+use twinpage_process::statistics::{Loaded, Statistics, Summary, Waits};
 use twinpage_process::{Result, files};
 
 /// The exit code of a check that found damage.
@@ -44,6 +44,7 @@ struct Found {
     statistics: Option<Statistics>,
     pace: Option<Chosen>,
     waits: Option<Waits>,
+    loaded: Option<Loaded>,
     /// Why it cannot be resumed here.
     obstacle: Option<String>,
 }
@@ -67,6 +68,7 @@ impl Found {
             statistics: inspection.statistics(),
             pace: inspection.pace(),
             waits: inspection.waits(),
+            loaded: inspection.loaded(),
             obstacle: obstacle.map(|error| error.to_string()),
             inspection,
         })
@@ -92,6 +94,7 @@ impl Found {
         document["statistics"] = json!(self.statistics.as_ref().map(json_of_statistics));
         document["pace"] = json!(self.pace.map(|pace| self.json_of_pace(pace)));
         document["waits"] = json!(self.waits);
+        document["loaded"] = json!(self.loaded);
         document
     }
 
@@ -172,6 +175,9 @@ impl Found {
         let waited = self.waits.as_ref().filter(|waits| **waits != Waits::default());
         if let Some(waits) = waited {
             rows.add("descendants", waits_line(waits));
+        }
+        if let Some(loaded) = &self.loaded {
+            rows.add("last resume", loaded_line(loaded));
         }
         rows
     }
@@ -409,6 +415,15 @@ fn waits_line(waits: &Waits) -> String {
     } else {
         format!("the next checkpoint waits: {}; {past}", waits.process)
     }
+}
+
+/// Whether the program ran while its memory came back.
+fn loaded_line(loaded: &Loaded) -> String {
+    let ran = match &loaded.waited {
+        None => "the program ran before".to_owned(),
+        Some(why) => format!("the program waited for it: {why}"),
+    };
+    format!("all memory there after {}; {ran}", show::ms(loaded.ms))
 }
 
 fn descendant_line(member: &Member) -> String {

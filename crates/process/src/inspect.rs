@@ -12,7 +12,7 @@ use crate::notes;
 use crate::pace::Chosen;
 use crate::pages::Pages;
 use crate::state::{self, Kind, Store};
-use crate::statistics::{self, Statistics, Waits};
+use crate::statistics::{self, Loaded, Statistics, Waits};
 use crate::stdio::{self, StdioContext};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -151,6 +151,12 @@ impl Inspection {
     #[must_use]
     pub fn waits(&self) -> Option<Waits> {
         statistics::read_waits(&self.path)
+    }
+
+    /// How the program's memory came back at the last resume; `None` when there was none, or it was not kept.
+    #[must_use]
+    pub fn loaded(&self) -> Option<Loaded> {
+        statistics::read_loaded(&self.path)
     }
 
     /// What the checkpoints cost so far, over all lives; `None` when it was not kept.

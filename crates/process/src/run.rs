@@ -20,7 +20,7 @@ use crate::restore::{self, Restored};
 use crate::session::{self, OutputCommit, Pace, Summary};
 use crate::sockets::Sockets;
 use crate::state::{Choices, StateDir, Store};
-use crate::statistics::Ledger;
+use crate::statistics::{Ledger, Loaded};
 use crate::stdio::{self, Stdio};
 use crate::syscalls;
 use crate::timers::Dues;
@@ -259,7 +259,10 @@ fn go_on(
         pairs,
         calls,
         descendants,
-    } = restore::restore(
+        stops,
+        went_on,
+        waited,
+    } = match restore::restore(
         context,
         directory.path(),
         &store,
@@ -267,11 +270,26 @@ fn go_on(
             streams: &setting.streams,
             sockets: &sockets,
             cpu_floor,
+            is_told: directory.resume_signal().is_some(),
         },
         &setting.filter,
         &moved,
         &apart,
-    )?;
+    ) {
+        Err(Error::Killed) => {
+            setting.notes.say(&Error::Killed.to_string());
+            return Ok(Summary {
+                ended: Some(Ending::Signal(libc::SIGKILL)),
+                ..Summary::default()
+            });
+        }
+        restored => restored?,
+    };
+    let took = |until: SystemTime| until.duration_since(started).unwrap_or_default().as_secs_f64() * 1e3;
+    let loaded = Loaded {
+        ms: took(SystemTime::now()),
+        waited: waited.map(str::to_owned),
+    };
     setting.sockets.lent = sockets.into_lent();
     let (mut program, witness) = setting.program(
         process,
@@ -283,6 +301,7 @@ fn go_on(
             main_thread_ended: context.fixed.main_thread_ended,
             settings: context.fixed.kernel.settings.clone(),
             dues: Dues::resumed(&context.fixed.kernel.timers, &context.live.timers, context.clocks),
+            stops,
         },
     )?;
     program.objects = objects;
@@ -309,12 +328,16 @@ fn go_on(
         let threads = one.threads.iter();
         threads.for_each(|thread| program.begins_at(thread.tid, &thread.registers));
     }
-    let restore_ms = started.elapsed().unwrap_or_default().as_secs_f64() * 1e3;
+    let restore_ms = took(match loaded.waited {
+        Some(_) => SystemTime::now(),
+        None => went_on,
+    });
     let mut ledger = Ledger::open(directory.path(), store.geometry());
-    ledger.restored(restore_ms);
+    ledger.restored(restore_ms, loaded.clone());
     let summary = session::run(program, store, witness, pace, ledger)?;
     Ok(Summary {
         restore_ms: Some(restore_ms),
+        loaded: Some(loaded),
         ..summary
     })
 }

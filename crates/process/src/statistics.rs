@@ -1,11 +1,11 @@
 //! What a program's checkpoints cost: of this session, and of all the program's lives.
 //!
 //! ```text
-//! DIR/statistics   magic "TPSTATS3" | bytes, 4 | crc32c, 4 | postcard: the statistics, the pace, the waits
+//! DIR/statistics   magic "TPSTATS3" | bytes, 4 | crc32c, 4 | postcard: the statistics, the pace, the waits, the last load
 //! ```
 //!
 //! * Percentiles come from histograms of a fixed size, exact to 1.6%, so nothing grows with a run.
-//! * Version 2 lacks the last number. Earlier builds wrote no pace, or no waits after it.
+//! * Version 2 lacks the last number. Earlier builds wrote no pace, no waits after it, or no load.
 //! * The file is written several times a second and never synced: it survives a kill. After a power cut it
 //!   may be old or torn; then it begins again. No checkpoint depends on it.
 
@@ -65,14 +65,25 @@ pub struct Summary {
     pub bytes_per_changed_byte: f64,
     /// Bytes written, by cause.
     pub traffic: Traffic,
-    /// What restoring took, for a resume.
+    /// What restoring took, for a resume: until the program went on.
     pub restore_ms: Option<f64>,
+    /// The same until all its memory was there.
+    pub loaded: Option<Loaded>,
     /// The pace of this session.
     pub pace: Chosen,
     /// The signal that suspended the program, if one did.
     pub suspended: Option<i32>,
     /// Checkpoints that waited for descendants, in this session.
     pub waits: Waits,
+}
+
+/// How the memory of a program came back at a resume.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Loaded {
+    /// Milliseconds until all of it was there.
+    pub ms: f64,
+    /// Why the program did not go on before, if it did not.
+    pub waited: Option<String>,
 }
 
 /// Checkpoints that waited until no descendant kept them from being made.
@@ -198,6 +209,7 @@ impl Statistics {
             bytes_per_changed_byte: self.bytes_per_changed_byte(),
             traffic: self.traffic,
             restore_ms: None,
+            loaded: None,
             pace: Chosen::default(),
             suspended: None,
             waits: Waits::default(),
@@ -233,12 +245,19 @@ pub fn read_waits(dir: &Path) -> Option<Waits> {
     read_all(dir).map(|kept| kept.waits)
 }
 
+/// How the program's memory came back at the last resume; `None` when there was none, or as above.
+#[must_use]
+pub fn read_loaded(dir: &Path) -> Option<Loaded> {
+    read_all(dir).and_then(|kept| kept.loaded)
+}
+
 /// What the file holds.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Kept {
     statistics: Statistics,
     pace: Option<Chosen>,
     waits: Waits,
+    loaded: Option<Loaded>,
 }
 
 fn read_all(dir: &Path) -> Option<Kept> {
@@ -262,19 +281,27 @@ fn decode(bytes: &[u8]) -> Option<Kept> {
     let (statistics, rest): (Statistics, _) = postcard::take_from_bytes(&body).ok()?;
     let (pace, rest) = postcard::take_from_bytes(rest)
         .map_or((None, &[][..]), |(pace, rest): (Chosen, _)| (Some(pace), rest));
+    let (waits, rest) = postcard::take_from_bytes(rest).unwrap_or_default();
     let kept = Kept {
         statistics,
         pace,
-        waits: postcard::from_bytes(rest).unwrap_or_default(),
+        waits,
+        loaded: postcard::from_bytes(rest).unwrap_or_default(),
     };
     Some(kept).filter(|kept| kept.statistics.is_sound())
 }
 
-fn encode(statistics: &Statistics, pace: &Chosen, waits: &Waits, into: &mut Vec<u8>) {
+fn encode(
+    statistics: &Statistics,
+    pace: &Chosen,
+    waits: &Waits,
+    loaded: Option<&Loaded>,
+    into: &mut Vec<u8>,
+) {
     into.clear();
     into.extend_from_slice(MAGIC);
     into.resize(HEAD, 0);
-    let Ok(mut bytes) = postcard::to_extend(&(statistics, pace, waits), std::mem::take(into)) else {
+    let Ok(mut bytes) = postcard::to_extend(&(statistics, pace, waits, loaded), std::mem::take(into)) else {
         return; // never: every field can be encoded
     };
     let body = &bytes[HEAD..];
@@ -299,6 +326,7 @@ pub struct Ledger {
     before: Chosen,
     /// This session's, and all lives'.
     waits: [Waits; 2],
+    loaded: Option<Loaded>,
 }
 
 /// Statistics are at most this old after a kill.
@@ -329,6 +357,7 @@ impl Ledger {
             pace: Chosen::default(),
             before: kept.pace.unwrap_or_default(),
             waits: [Waits::default(), before],
+            loaded: kept.loaded,
             line_bytes: geometry.line_bytes() as u64,
             file: options.open(path(dir)).ok(),
             bytes: Vec::new(),
@@ -336,8 +365,9 @@ impl Ledger {
         }
     }
 
-    /// The program was restored.
-    pub fn restored(&mut self, ms: f64) {
+    /// The program was restored: it went on after so long, and then its memory came back.
+    pub fn restored(&mut self, ms: f64, loaded: Loaded) {
+        self.loaded = Some(loaded);
         self.session.restores.add(ms);
         self.life.restores.add(ms);
         self.save();
@@ -427,7 +457,13 @@ impl Ledger {
                 ours_s: self.before.ours_s + self.pace.ours_s,
                 ..self.pace
             };
-            encode(&self.life, &pace, &self.waits[1], &mut self.bytes);
+            encode(
+                &self.life,
+                &pace,
+                &self.waits[1],
+                self.loaded.as_ref(),
+                &mut self.bytes,
+            );
             let _ = file.write_all_at(&self.bytes, 0); // a full disk stops no program
         }
     }
@@ -471,7 +507,7 @@ mod tests {
         };
         for life in 1..=3 {
             let mut ledger = Ledger::open(dir.path(), Geometry::MEMORY);
-            ledger.restored(7.0);
+            ledger.restored(7.0, Loaded::default());
             ledger.add(&mut vec![stop, stop], Some(&report));
             assert_eq!(ledger.session.stops.count(), 2);
             drop(ledger);

@@ -37,7 +37,9 @@ struct Row {
     dirty_pages: f64,
     changed_lines: f64,
     bytes_per_changed_byte: f64,
+    /// Until the writer ran again, and until all its memory was there.
     restore_ms: f64,
+    loaded_ms: f64,
 }
 
 /// One setting to measure.
@@ -102,7 +104,7 @@ fn measure(setting: Setting, arguments: &ProcessArguments, progress: &ProgressBa
         all.merge(&statistics);
         progress.inc(1);
     }
-    let restore_ms = restore(setting, arguments, &scratch)?;
+    let [restore_ms, loaded_ms] = restore(setting, arguments, &scratch)?;
     progress.inc(1);
     let (alone_s, checkpointed_s) = (median(&mut alone), median(&mut checkpointed));
     let summary = all.summary(None);
@@ -137,6 +139,7 @@ fn measure(setting: Setting, arguments: &ProcessArguments, progress: &ProgressBa
         changed_lines: each(all.lines),
         bytes_per_changed_byte: summary.bytes_written as f64 / summary.changed_bytes.max(1) as f64,
         restore_ms,
+        loaded_ms,
     })
 }
 
@@ -218,9 +221,10 @@ fn start(setting: Setting, arguments: &ProcessArguments, scratch: &Scratch) -> R
         .map_err(|error| format!("cannot start twinpage run: {error}"))
 }
 
-/// What it takes to bring the writer back: it is killed with its heap filled, and resumed.
-fn restore(setting: Setting, arguments: &ProcessArguments, scratch: &Scratch) -> Result<f64, String> {
-    let mut restores = Vec::new();
+/// Milliseconds it takes to bring the writer back, which is killed with its heap filled and resumed: until it runs, and
+/// until all its memory is there.
+fn restore(setting: Setting, arguments: &ProcessArguments, scratch: &Scratch) -> Result<[f64; 2], String> {
+    let (mut restores, mut loads) = (Vec::new(), Vec::new());
     for _ in 0..arguments.repeat() {
         scratch.clear()?;
         let mut child = start(setting, arguments, scratch)?;
@@ -242,9 +246,11 @@ fn restore(setting: Setting, arguments: &ProcessArguments, scratch: &Scratch) ->
         }
         let text = std::fs::read_to_string(&stats).map_err(|error| error.to_string())?;
         let json: serde_json::Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-        restores.push(json["restore_ms"].as_f64().ok_or("the resume gave no time")?);
+        let time = |number: &serde_json::Value| number.as_f64().ok_or("the resume gave no time");
+        restores.push(time(&json["restore_ms"])?);
+        loads.push(time(&json["loaded"]["ms"])?);
     }
-    Ok(median(&mut restores))
+    Ok([median(&mut restores), median(&mut loads)])
 }
 
 /// A directory for the states of a measurement.
@@ -319,6 +325,7 @@ fn print(rows: &[Row]) {
         "lines",
         "written/changed",
         "restore ms",
+        "all there",
     ]);
     for row in rows {
         let whole = |number: f64| format!("{number:.0}");
@@ -340,6 +347,7 @@ fn print(rows: &[Row]) {
             whole(row.changed_lines),
             format!("{:.3}", row.bytes_per_changed_byte),
             format!("{:.1}", row.restore_ms),
+            format!("{:.1}", row.loaded_ms),
         ]);
     }
     println!("{table}");

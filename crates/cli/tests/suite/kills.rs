@@ -112,6 +112,11 @@ fn c_with_files_without_a_name_and_shared_mappings() {
 }
 
 #[test]
+fn c_whose_memory_comes_back_while_it_runs() {
+    survives("c_loading.c");
+}
+
+#[test]
 fn c_with_every_kind_of_memory() {
     survives("c_memory.c");
 }

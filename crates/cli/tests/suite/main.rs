@@ -3,6 +3,7 @@
 //! - `pace`: checkpoints come as the limits allow;
 //! - `plain`: the test programs alone print the same thing every time, so that they can be an oracle;
 //! - `kills`: each of them killed at random instants and resumed, compared byte for byte with that oracle;
+//! - `loading`: a resumed program runs while its memory comes back, and is killed meanwhile;
 //! - `refused`: things that are hard to carry over are carried whole or refused by name;
 //! - `calls`: calls that a stop could cut do what they do alone;
 //! - `bad_input`: whatever is given to the command, it says what is wrong and loses nothing;
@@ -36,6 +37,7 @@ mod floor;
 mod forks;
 mod jobs;
 mod kills;
+mod loading;
 mod multiplexer;
 mod network;
 mod older;

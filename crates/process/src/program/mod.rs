@@ -140,6 +140,8 @@ pub struct Program {
     processor: SharedProcessor,
     /// Whether it stands still after a capture, until [`Program::release`]; and whether that one is durable.
     held: Option<bool>,
+    /// What threads stopped for before the first of them went on.
+    unanswered: Vec<(Tid, Status)>,
     /// The stops that nobody took note of yet.
     pub stops: Vec<Stop>,
 }
@@ -173,6 +175,8 @@ pub struct Carried {
     pub settings: Settings,
     /// When its timers ring.
     pub dues: Dues,
+    /// What its threads stopped for before it was put together: to be answered.
+    pub stops: Vec<(Tid, Status)>,
 }
 
 impl Program {
@@ -186,6 +190,7 @@ impl Program {
         memory: Memory,
         surroundings: Surroundings,
     ) -> Result<Program> {
+        let unanswered = surroundings.carried.stops;
         let ended = surroundings.carried.ended;
         let mut program = Program {
             process,
@@ -193,7 +198,10 @@ impl Program {
                 .iter()
                 .map(|tid| Thread {
                     tid: *tid,
-                    state: State::Stopped,
+                    state: match unanswered.iter().any(|(stopped, _)| stopped == tid) {
+                        true => State::Running, // as far as is known: its stop is yet to be told
+                        false => State::Stopped,
+                    },
                 })
                 .collect(),
             memory,
@@ -239,6 +247,7 @@ impl Program {
             job: Job::Runs,
             processor: SharedProcessor::NONE,
             held: None,
+            unanswered,
             stops: Vec::new(),
         };
         if let Some(ending) = ended {
@@ -268,6 +277,16 @@ impl Program {
     #[must_use]
     pub fn is_held_at_checkpoint(&self) -> bool {
         self.held == Some(true) && !self.is_over()
+    }
+
+    /// It goes on, for the first time here.
+    ///
+    /// # Errors
+    /// When a thread refuses to, or what one had stopped for cannot be answered.
+    pub fn begin(&mut self) -> Result<()> {
+        self.go_on_all()?;
+        let mut stops = std::mem::take(&mut self.unanswered).into_iter();
+        stops.try_for_each(|(tid, status)| self.handle(tid, status))
     }
 
     /// It goes on.

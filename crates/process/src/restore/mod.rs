@@ -5,18 +5,19 @@
 //! 3. It makes its descendants, copies of itself, in the same order of parents, sessions and groups (`tree`). What
 //!    follows is done to each, the program last.
 //! 4. The child is emptied and mapped again, driven from outside by injected calls (`space`).
-//! 5. Its pages are filled from the store, all processors at once.
+//! 5. Its pages are filled from the store, all processors at once: all of them, or what it needs to go on (`loading`).
 //! 6. Its kernel state is set, its threads are made (`kernel`).
 //! 7. Registers last: from then on it is the program. One that has ended ends again instead.
+//! 8. It runs while the rest of its pages is filled. A system call waits until all of it is there.
 //!
-//! Nothing of the program runs before all of it is there; a failure on the way leaves the state
-//! directory as it was.
+//! A failure on the way leaves the state directory as it was.
 
 mod datagrams;
 mod files;
 mod interests;
 mod ipc;
 mod kernel;
+mod loading;
 mod loopback;
 mod objects;
 mod pairs;
@@ -45,11 +46,14 @@ use crate::program::Adopted;
 use crate::segments::Segments;
 use crate::state::Store;
 use crate::stdio::Stdio;
+use crate::threads::ThreadRegisters;
 use crate::timers::Dues;
+use loading::Loading;
 use std::collections::HashMap;
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::time::SystemTime;
 use twinpage_os::cpuid::{self, Level};
 use twinpage_os::inject;
 use twinpage_os::remote::Process;
@@ -58,7 +62,7 @@ use twinpage_os::trace::{self, Status, Tid};
 use twinpage_os::tracker::Tracker;
 use twinpage_os::{namespaces, signals, spawn};
 
-/// A program as it was, every thread stopped.
+/// A program as it was, or as it was a moment later: all its memory is there, and every thread is stopped.
 pub struct Restored {
     /// The process.
     pub process: Process,
@@ -76,6 +80,12 @@ pub struct Restored {
     pub calls: Calls,
     /// Its descendants that live.
     pub(crate) descendants: Vec<Adopted>,
+    /// What its threads stopped for, those that did.
+    pub stops: Vec<(Tid, Status)>,
+    /// When it went on.
+    pub went_on: SystemTime,
+    /// Why it did not go on before all of its memory was there, if so.
+    pub waited: Option<&'static str>,
 }
 
 /// What is there of the program already.
@@ -86,6 +96,8 @@ pub struct Surroundings<'a> {
     pub sockets: &'a sockets::Made,
     /// The level above which the processor's features are hidden from it.
     pub cpu_floor: Option<Level>,
+    /// It is told of the resume by a signal, before it goes on.
+    pub is_told: bool,
 }
 
 /// What every process of the tree is made with.
@@ -162,13 +174,38 @@ pub fn restore(
         kernel::enter_directory(&process, own)?;
         descendants.push(descendant(process, own, pages, &with, &mut calls)?);
     }
-    let (tracker, tids) = match ended {
-        None => fill_process(&process, context, &pages, &with)?,
-        Some(tracker) => (tracker, Vec::new()),
+    let mut waited = loading::hindrance(&process, context, surroundings.is_told)?;
+    let filled = match ended {
+        None => fill_process(&process, context, &pages, &with, waited.is_none())?,
+        Some(tracker) => Filled {
+            tracker,
+            tids: Vec::new(),
+            loading: Loading::default(),
+        },
     };
+    let Filled {
+        tracker,
+        tids,
+        loading,
+    } = filled;
+    if waited.is_none() && loading.is_over() {
+        waited = Some("the kernel refuses to wait for its pages");
+    }
     let segments = made.segments(&context.fixed.segments)?;
     let objects = made.finish(context)?;
-    begin(&process, context, &with, &mut calls)?;
+    go_on_with_ids(context)?;
+    let is_early = |thread: &ThreadRegisters| waited.is_none() && loading::is_outside(context, thread);
+    begin(&process, context, &with, &mut calls, is_early)?;
+    let went_on = SystemTime::now();
+    let stops = match waited {
+        Some(_) => Vec::new(),
+        None => {
+            let early = context.threads.iter().filter(|thread| is_early(thread));
+            let early: Vec<Tid> = early.map(|thread| thread.tid).collect();
+            loading.run(filler(&process, &tracker, store, &pages), &early)?
+        }
+    };
+    begin(&process, context, &with, &mut calls, |thread| !is_early(thread))?;
     let process = match context.fixed.main_thread_ended {
         Some(code) => threads::end_main_thread(process, &tids, code)?,
         None => process,
@@ -186,7 +223,6 @@ pub fn restore(
         memory.may_guard(start..end);
     }
     descendants.reverse(); // parents first
-    go_on_with_ids(context)?;
     Ok(Restored {
         process,
         tids,
@@ -196,7 +232,24 @@ pub fn restore(
         objects,
         segments,
         descendants,
+        stops,
+        went_on,
+        waited,
     })
+}
+
+fn filler<'a>(
+    process: &'a Process,
+    tracker: &'a Tracker,
+    store: &'a Store,
+    pages: &'a Pages,
+) -> loading::Filler<'a> {
+    loading::Filler {
+        process,
+        tracker,
+        store,
+        pages,
+    }
 }
 
 /// The next process or thread gets the id that it would have got: not one that a process had which the program may
@@ -221,8 +274,8 @@ fn descendant(
     with: &With<'_>,
     calls: &mut Calls,
 ) -> Result<Adopted> {
-    let (tracker, tids) = fill_process(&process, context, &pages, with)?;
-    begin(&process, context, with, calls)?;
+    let Filled { tracker, tids, .. } = fill_process(&process, context, &pages, with, false)?;
+    begin(&process, context, with, calls, |_| true)?;
     if context.live.stopped {
         tree::stop_again(&process, &tids)?;
     }
@@ -238,18 +291,26 @@ fn descendant(
     })
 }
 
-/// Makes a process what it was, but for the registers of its threads.
+/// A process that is what it was, but for the registers of its threads.
+struct Filled {
+    tracker: Tracker,
+    tids: Vec<Tid>,
+    loading: Loading,
+}
+
+/// Makes a process what it was, but for the registers of its threads and, `early`, most of its pages.
 fn fill_process(
     process: &Process,
     context: &Context,
     pages: &Pages,
     with: &With<'_>,
-) -> Result<(Tracker, Vec<Tid>)> {
+    early: bool,
+) -> Result<Filled> {
     let &With { sources, apart, .. } = with;
     space::empty(process, context)?;
     space::map(process, context, sources)?;
     let tracker = crate::program::track(process, process.pid())?;
-    space::fill(process, context, &tracker, with.store, pages)?;
+    let loading = loading::fill(filler(process, &tracker, with.store, pages), context, early)?;
     space::advise(process, context)?; // behind the pages: it parts mappings, which are filled whole
     space::guard(process, context)?;
     kernel::set(process, context, with)?;
@@ -270,16 +331,26 @@ fn fill_process(
     registers::shorten_frames(process, context)?;
     kernel::take_locks(process, context, apart)?;
     kernel::set_limits(process, context)?;
-    Ok((tracker, tids))
+    Ok(Filled {
+        tracker,
+        tids,
+        loading,
+    })
 }
 
-/// Gives every thread of a process its registers.
-fn begin(process: &Process, context: &Context, with: &With<'_>, calls: &mut Calls) -> Result<()> {
-    if context.threads.is_empty() {
-        return Ok(()); // it ended
-    }
-    let length = registers::extended_length(process.pid())?;
-    for thread in &context.threads {
+/// Gives `these` threads of a process their registers.
+fn begin(
+    process: &Process,
+    context: &Context,
+    with: &With<'_>,
+    calls: &mut Calls,
+    these: impl Fn(&ThreadRegisters) -> bool,
+) -> Result<()> {
+    let Some(any) = context.threads.iter().find(|thread| these(thread)) else {
+        return Ok(());
+    };
+    let length = registers::extended_length(any.tid)?;
+    for thread in context.threads.iter().filter(|thread| these(thread)) {
         let unfinished = &with.tree.unfinished;
         let call = unfinished.iter().find(|call| call.tid == thread.tid);
         registers::begin_where_it_was(process, thread, length, call, calls)?;

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::interrupted::{Calls, Unfinished};
 use crate::threads::{MOST_EXTENDED, ThreadRegisters};
 use twinpage_os::remote::Process;
-use twinpage_os::trace::{self, Registers, Tid};
+use twinpage_os::trace::{self, Registers, Rseq, Tid};
 use twinpage_os::xsave::{self, Unfit};
 
 /// How many bytes of extended registers the threads of a stopped process have here.
@@ -20,10 +20,15 @@ fn lacking(tid: Tid) -> Error {
     ))
 }
 
+/// Whether the registers are of a processor with more of them.
+pub(super) fn are_longer(process: &Process, context: &Context) -> Result<bool> {
+    let longest = context.threads.iter().map(|thread| thread.extended.len()).max();
+    Ok(longest > Some(extended_length(process.pid())?))
+}
+
 /// Makes handlers of signals that are under way return here, where the state is of a processor with more registers.
 pub(super) fn shorten_frames(process: &Process, context: &Context) -> Result<()> {
-    let longest = context.threads.iter().map(|thread| thread.extended.len()).max();
-    if longest <= Some(extended_length(process.pid())?) {
+    if !are_longer(process, context)? {
         return Ok(());
     }
     let length = xsave::length_on_stacks();
@@ -97,12 +102,10 @@ fn leave_critical_section(
     thread: &ThreadRegisters,
     registers: &mut Registers,
 ) -> std::io::Result<()> {
-    const SECTION_FIELD: u64 = 8;
     if thread.rseq.address == 0 {
         return Ok(());
     }
-    let field = thread.rseq.address + SECTION_FIELD;
-    let section = process.read_u64(field)?;
+    let section = critical_section(process, &thread.rseq)?;
     if section == 0 {
         return Ok(());
     }
@@ -114,5 +117,15 @@ fn leave_critical_section(
     if registers.rip.wrapping_sub(start) < length {
         registers.rip = abort;
     }
-    process.write(field, &[0; 8])
+    process.write(thread.rseq.address + SECTION_FIELD, &[0; 8])
+}
+
+/// Where the description of a restartable sequence stands in the thread's area.
+const SECTION_FIELD: u64 = 8;
+/// Bytes of a description.
+pub(super) const CRITICAL_SECTION_BYTES: u64 = 32;
+
+/// The description of the restartable sequence that a thread is in; 0: in none.
+pub(super) fn critical_section(process: &Process, rseq: &Rseq) -> std::io::Result<u64> {
+    process.read_u64(rseq.address + SECTION_FIELD)
 }

@@ -4,20 +4,12 @@ use super::files::Sources;
 use crate::advice::Advice;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::layout::{self, Kind, Mapping};
-use crate::pages::Pages;
-use crate::state::Store;
-use rayon::prelude::*;
-use std::ops::Range;
-use twinpage_core::Scheme;
+use crate::layout::{self, Kind};
 use twinpage_os::inject::{self, Call};
 use twinpage_os::remote::Process;
-use twinpage_os::tracker::{PAGE, Tracker};
 
 /// Where the kernel's own mappings wait while the rest is unmapped: low, where nothing else is.
 const PARK: u64 = 0x10_0000;
-/// Pages filled by one call.
-const FILL_PAGES: u64 = 64;
 
 /// Runs a batch and fails with the first call that failed.
 pub(super) fn run(process: &Process, calls: &mut [Call], what: &str) -> Result<()> {
@@ -147,87 +139,4 @@ pub(super) fn guard(process: &Process, context: &Context) -> Result<()> {
         |(start, end): &(u64, u64)| Call::new(libc::SYS_madvise, &[*start, end - start, GUARD_INSTALL]);
     let mut calls: Vec<Call> = context.live.guards.iter().map(install).collect();
     run(process, &mut calls, "make guard pages")
-}
-
-/// Tracks the mappings and fills their stored pages. What is filled counts as not written.
-pub(super) fn fill(
-    process: &Process,
-    context: &Context,
-    tracker: &Tracker,
-    store: &Store,
-    pages: &Pages,
-) -> Result<()> {
-    let captured: Vec<&Mapping> = context
-        .fixed
-        .mappings
-        .iter()
-        .filter(|mapping| mapping.kind.is_captured())
-        .collect();
-    let objects = (context.fixed.mappings.iter()).filter(|mapping| mapping.kind == Kind::Object);
-    for mapping in captured.iter().copied().chain(objects) {
-        match tracker.register(mapping.range()) {
-            Err(error) if mapping.refuses_tracking(&error) => {}
-            registered => registered.map_err(|source| {
-                Error::target(
-                    format!("cannot track {:x}-{:x}", mapping.start, mapping.end),
-                    source,
-                )
-            })?,
-        }
-    }
-    let mut pieces: Vec<(Range<u64>, bool)> = Vec::new();
-    for run in pages.stored_runs() {
-        let first = captured.partition_point(|mapping| mapping.end <= run.start);
-        for mapping in captured[first..]
-            .iter()
-            .take_while(|mapping| mapping.start < run.end)
-        {
-            let part = run.start.max(mapping.start)..run.end.min(mapping.end);
-            let starts = part.clone().step_by((FILL_PAGES * PAGE) as usize);
-            let file = mapping.kind == Kind::PrivateFile;
-            pieces.extend(starts.map(|start| (start..part.end.min(start + FILL_PAGES * PAGE), file)));
-        }
-    }
-    pieces.par_iter().try_for_each_init(
-        || vec![0; (FILL_PAGES * PAGE) as usize],
-        |buffer, (range, file)| fill_piece(process, tracker, store, pages, buffer, range.clone(), *file),
-    )
-}
-
-fn fill_piece(
-    process: &Process,
-    tracker: &Tracker,
-    store: &Store,
-    pages: &Pages,
-    buffer: &mut [u8],
-    range: Range<u64>,
-    file: bool,
-) -> Result<()> {
-    let bytes = &mut buffer[..(range.end - range.start) as usize];
-    let mut given = Vec::with_capacity(FILL_PAGES as usize);
-    for (address, page) in range
-        .clone()
-        .step_by(PAGE as usize)
-        .zip(bytes.chunks_exact_mut(PAGE as usize))
-    {
-        let piece = pages
-            .find(address)
-            .ok_or_else(|| Error::Internal(format!("page {address:x} is not stored")))?;
-        let first = piece.held.0.trailing_zeros() as usize;
-        given.push(match store.view(piece.page, first, PAGE as usize) {
-            Some(view) => view,
-            None => {
-                store.read(piece.page, first, page)?;
-                &*page
-            }
-        });
-    }
-    // Pages of files are copied on write, through the page tables; others are given to the kernel whole.
-    let filled = if file {
-        let mut starts = range.clone().step_by(PAGE as usize).zip(given);
-        starts.try_for_each(|(start, page)| process.write(start, page))
-    } else {
-        tracker.fill(range.start, given)
-    };
-    filled.map_err(|source| Error::target(format!("cannot fill page {:x}", range.start), source))
 }

@@ -310,7 +310,7 @@ impl<'a> Drive<'a> {
     fn run(&mut self) -> Result<Option<i32>> {
         let first = self.controller.due();
         self.look_in(first);
-        self.program.go_on_all()?;
+        self.program.begin()?;
         while !self.program.is_over() {
             match trace::wait(-1, true) {
                 Ok(Some((tid, status))) => {
