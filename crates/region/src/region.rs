@@ -330,6 +330,9 @@ impl Region {
 
     /// What is free in the heap takes no space on the medium after a last checkpoint.
     fn give_back(&self) {
+        if self.inner.heap.get().is_none() {
+            return; // not looked at in this life: there may be none, and a look would make one
+        }
         // Of a heap that is damaged, nothing: the check says so. Nor where a store takes nothing more.
         let _ = self.change(|update| {
             let heap = self.inner.heap(update);

@@ -717,7 +717,8 @@ fn a_child_in_the_session_that_its_parent_left_is_waited_for() {
         return skip("a session that was left", "setsid", "util-linux");
     }
     let life = Life::begin(
-        "(sh -c 'until [ -e ../go ]; do sleep 0.02; done' & exec setsid sh -c 'until [ -e ../go ]; do sleep 0.02; done; sleep 0.3; echo left'); echo end",
+        // They start nothing meanwhile: that would be waited for as well, and told instead.
+        "(sh -c 'until [ -e ../go ]; do :; done' & exec setsid sh -c 'until [ -e ../go ]; do :; done; sleep 0.3; echo left'); echo end",
     );
     life.until_told("which began one later");
     fs::write(life.path("go"), "").expect("a file");

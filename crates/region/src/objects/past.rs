@@ -35,6 +35,14 @@ pub enum Until {
 }
 
 /// What a copy of the past has: [`go_back`].
+///
+/// ```no_run
+/// use twinpage::objects::{Past, Until, go_back};
+///
+/// let past: Past = go_back("pile.twin", "pile.kept", Until::Call(4096), "past.twin")?;
+/// println!("{} calls are run when its objects are opened", past.calls);
+/// # Ok::<(), twinpage::Error>(())
+/// ```
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Past {
     /// The position up to which the base has all calls.
