@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 use twinpage::Persist;
-use twinpage_core::histogram::Percentiles;
+use twinpage_measure::Percentiles;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Why something could not be measured.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write, stdin, stdout};
 use std::thread;
 use std::time::{Duration, Instant};
-use twinpage_core::histogram::Histogram;
+use twinpage_measure::Histogram;
 
 /// What a worker says.
 #[derive(Serialize, Deserialize, Debug)]

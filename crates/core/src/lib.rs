@@ -44,7 +44,6 @@ pub mod dual_page;
 pub mod engine;
 pub mod error;
 pub mod geometry;
-pub mod histogram;
 pub mod kind;
 pub mod medium;
 pub mod metered;

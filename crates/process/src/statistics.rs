@@ -18,8 +18,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use twinpage_core::engine::Report;
-pub use twinpage_core::histogram::{Histogram, Percentiles};
 use twinpage_core::{Geometry, Traffic};
+pub use twinpage_measure::{Histogram, Percentiles};
 
 const MAGIC: &[u8; 8] = b"TPSTATS3";
 const VERSION_2: &[u8; 8] = b"TPSTATS2";

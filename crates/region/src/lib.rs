@@ -63,6 +63,7 @@ pub mod error;
 mod gate;
 mod handle;
 pub mod heap;
+mod held_locks;
 pub mod inspect;
 mod lock;
 pub mod marks;

@@ -26,7 +26,6 @@ mod in_region;
 mod name;
 mod niche;
 mod plain;
-mod refused;
 
 pub use crate::description::{BadDescription, Description, Field, Kind, Type, Variant};
 pub use describe::{FieldOffset, Types};

@@ -9,13 +9,13 @@ use crate::control_socket::Listening;
 use crate::epochs::{Checkpoints, Progress, Ticket};
 use crate::error::{Error, Result, RootError};
 use crate::heap::{Heap, HeapError, RawHeap};
+use crate::held_locks::held_lock;
 use crate::lock::lock;
 use crate::next_level::NextLevel;
 use crate::options::KeptCalls;
 use crate::paging::Serving;
 use crate::root_table;
 use crate::sections::{self, Behind, Sections};
-use crate::shared;
 use crate::statistics::{Counters, Statistics};
 use crate::store::Store;
 use crate::timer::Timer;
@@ -356,7 +356,7 @@ impl Region {
 
     /// Refuses what waits for a cut, or for other threads' updates, where this thread keeps them from ending.
     pub(crate) fn outside_update(&self, what: &str) -> Result<()> {
-        if let Some(lock) = shared::held_lock() {
+        if let Some(lock) = held_lock() {
             return Err(Error::Invalid(format!(
                 "{what} while this thread holds the lock of {lock}, may wait for an update that waits for that lock: \
                  let the lock go first"

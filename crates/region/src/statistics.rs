@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use twinpage_core::Traffic;
 use twinpage_core::engine::Report;
-use twinpage_core::histogram::{Histogram, Percentiles};
+use twinpage_measure::{Histogram, Percentiles};
 
 /// What a region's checkpoints cost, since it was opened.
 ///

@@ -60,7 +60,7 @@ fn a_machine_may_differ_in_one_value() {
     let with = |more: &[&str]| json(&sections(&[&run[..], more].concat()));
     let (whole, small) = (with(&[]), with(&["--set", "tlb.entries=8"]));
     let misses = |said: &serde_json::Value| said["design"]["tlb_misses"].as_u64().unwrap();
-    assert!(misses(&small) > 2 * misses(&whole), "{small} {whole}");
+    assert!(2 * misses(&small) > 3 * misses(&whole), "{small} {whole}");
     assert_eq!(with(&["--config", file.to_str().unwrap()]), small);
 }
 

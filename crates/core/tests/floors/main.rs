@@ -13,6 +13,7 @@ use std::process::Command;
 const CRATES: &[(&str, &[&str])] = &[
     ("twinpage-campaign", &[]),
     ("twinpage-classify", &[]),
+    ("twinpage-measure", &[]),
     ("twinpage-core", &[]),
     ("twinpage-baselines", &["twinpage-core"]),
     ("twinpage-os", &["twinpage-core"]),
@@ -22,15 +23,24 @@ const CRATES: &[(&str, &[&str])] = &[
         "twinpage",
         &[
             "twinpage-core",
+            "twinpage-measure",
             "twinpage-os",
             "twinpage-macros",
             "twinpage-versions",
         ],
     ),
-    ("twinpage-process", &["twinpage-core", "twinpage-os"]),
+    (
+        "twinpage-process",
+        &["twinpage-core", "twinpage-measure", "twinpage-os"],
+    ),
     (
         "twinpage-lab",
-        &["twinpage-core", "twinpage-baselines", "twinpage-classify"],
+        &[
+            "twinpage-core",
+            "twinpage-baselines",
+            "twinpage-classify",
+            "twinpage-measure",
+        ],
     ),
     ("twinpage-commands", &["twinpage-os", "twinpage-lab"]),
     (
@@ -52,6 +62,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "twinpage-baselines",
             "twinpage-commands",
             "twinpage-core",
+            "twinpage-measure",
             "twinpage-os",
         ],
     ),
@@ -69,6 +80,7 @@ const CRATES: &[(&str, &[&str])] = &[
 /// What is made for use. The command `twinpage` is no part of it: it has the lab in it, and so the baselines.
 const PRODUCTS: &[&str] = &[
     "twinpage-core",
+    "twinpage-measure",
     "twinpage-os",
     "twinpage-versions",
     "twinpage",
@@ -208,7 +220,6 @@ const MODULES: &[&str] = &[
     "geometry",
     "kind",
     "buffer",
-    "histogram",
     "medium",
     "poison",
     "record",
@@ -454,6 +465,8 @@ fn the_simulator_never_asks_which_scheme_it_has() {
 /// The modules of the library, from the lowest.
 const LIBRARY: &[&str] = &[
     "prefetch",
+    "lock",
+    "held_locks",
     "description",
     "store",
     "error",
@@ -486,6 +499,7 @@ const LIBRARY: &[&str] = &[
     "root",
     "handle",
     "shared",
+    "refused",
     "backup",
     "reader",
     "objects",

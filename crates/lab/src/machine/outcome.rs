@@ -6,8 +6,8 @@ use crate::controller::Counts;
 use crate::controller::nvm::Wear;
 use crate::machine::hierarchy::Counts as CacheCounts;
 use std::collections::{BTreeMap, VecDeque};
-use twinpage_core::histogram::{Histogram, Percentiles};
 use twinpage_core::medium::Cause;
+use twinpage_measure::{Histogram, Percentiles};
 
 /// What is noted while the machine runs. Times are femtoseconds.
 #[derive(Debug, Default)]

@@ -2,6 +2,8 @@
 //!
 //! Numbers are counted in buckets, exact to 1.6%, so nothing grows with a run.
 
+#![forbid(unsafe_code)]
+
 use serde::{Deserialize, Serialize};
 
 /// Buckets of one factor of two.
