@@ -75,6 +75,7 @@ mod paging;
 pub mod persist;
 mod prefetch;
 mod reader;
+mod refused;
 pub mod region;
 mod residence;
 pub mod root;

@@ -5,9 +5,9 @@
 //! * The condition is a trait that regions do have of the types to use instead: the compiler names those then, and not the
 //!   refused type as one that "implements `Persist`".
 
-use crate::persist::{Kind, Name, Persist, Types};
 use crate::collections;
 use crate::heap::Heap;
+use crate::persist::{Kind, Name, Persist, Types};
 use crate::shared::Shared;
 
 /// What would have to take it.

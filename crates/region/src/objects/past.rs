@@ -36,12 +36,19 @@ pub enum Until {
 
 /// What a copy of the past has: [`go_back`].
 ///
-/// ```no_run
-/// use twinpage::objects::{Past, Until, go_back};
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::objects::{Past, Until, go_back, kept, structures::Stack};
+/// use twinpage::Region;
 ///
-/// let past: Past = go_back("pile.twin", "pile.kept", Until::Call(4096), "past.twin")?;
-/// println!("{} calls are run when its objects are opened", past.calls);
-/// # Ok::<(), twinpage::Error>(())
+/// let region = Region::options().keep_calls("pile.kept", 1 << 30).open("pile.twin")?;
+/// region.object::<Stack>("pile", |u| Stack::new_in(u))?.push(1);
+/// region.close()?;
+/// let first = kept("pile.twin", "pile.kept")?.operations[0].position;
+/// let past: Past = go_back("pile.twin", "pile.kept", Until::Call(first), "past.twin")?;
+/// assert_eq!(past.last.map(|call| call.position), Some(first));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Past {
