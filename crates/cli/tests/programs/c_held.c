@@ -33,17 +33,6 @@
 enum { FILE_BYTES = 48 << 20, MESSAGES = 5, MESSAGE_BYTES = 3000 };
 static const struct timespec SHORT = {0, 12000000}, FAR = {1000, 0};
 
-static void pause_us(long us) {
-    struct timespec t = {us / 1000000, us % 1000000 * 1000};
-    CHECK(!nanosleep(&t, NULL), "nanosleep");
-}
-
-// Something always runs: no stop is left out.
-static void *work(void *unused) {
-    for (uint64_t word = 1;; pause_us(20)) word = spin(word, 1000);
-    return unused;
-}
-
 static struct timespec later(clockid_t clock, struct timespec by) {
     struct timespec t;
     clock_gettime(clock, &t);
@@ -346,18 +335,12 @@ int main(int argc, char **argv) {
     sigemptyset(&usr2), sigaddset(&usr2, SIGUSR2);
     CHECK(!sigprocmask(SIG_BLOCK, &usr2, NULL), "a mask");
     pthread_t worker;
-    CHECK(!pthread_create(&worker, NULL, work, NULL), "a worker");
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } parts[] = {{"locks of files", file_locks}, {"lending locks", lending_locks},       {"a moment", until_a_moment},
-                 {"semaphores", semaphores},     {"messages", messages},                 {"signals", signals},
-                 {"a named pipe", named_pipe},   {"several messages", several_messages}, {"room", room}};
-    for (long round = 1; round <= rounds; round++)
-        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-            parts[i].run();
-            printf("round %ld of %ld: %s: as alone\n", round, rounds, parts[i].name);
-            fflush(stdout);
-        }
+    CHECK(!pthread_create(&worker, NULL, keep_running, NULL), "a worker");
+    static const struct part parts[] = {
+        {"locks of files", file_locks}, {"lending locks", lending_locks},       {"a moment", until_a_moment},
+        {"semaphores", semaphores},     {"messages", messages},                 {"signals", signals},
+        {"a named pipe", named_pipe},   {"several messages", several_messages}, {"room", room},
+    };
+    run_parts(parts, sizeof parts / sizeof *parts, rounds);
     return 0;
 }

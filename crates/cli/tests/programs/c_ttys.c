@@ -28,17 +28,6 @@ static int64_t now_ms(void) {
     return t.tv_sec * 1000ll + t.tv_nsec / 1000000;
 }
 
-static void pause_us(long us) {
-    struct timespec t = {us / 1000000, us % 1000000 * 1000};
-    CHECK(!nanosleep(&t, NULL), "nanosleep");
-}
-
-// Something always runs: no stop is left out.
-static void *work(void *unused) {
-    for (uint64_t word = 1;; pause_us(20)) word = spin(word, 1000);
-    return unused;
-}
-
 static void set(int lines, int at_least, int tenths, int when) {
     struct termios modes;
     CHECK(!tcgetattr(slave, &modes), "tcgetattr");
@@ -226,17 +215,11 @@ int main(int argc, char **argv) {
     slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
     CHECK(slave >= 0, "its other end");
     pthread_t worker;
-    CHECK(!pthread_create(&worker, NULL, work, NULL), "a worker");
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } parts[] = {{"by number", by_number}, {"by time", by_time},   {"by both", by_both},  {"by lines", by_lines},
-                 {"a master", at_master},  {"all", all_is_written}, {"handlers", handlers}};
-    for (long round = 1; round <= rounds; round++)
-        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-            parts[i].run();
-            printf("round %ld of %ld: %s: as alone\n", round, rounds, parts[i].name);
-            fflush(stdout);
-        }
+    CHECK(!pthread_create(&worker, NULL, keep_running, NULL), "a worker");
+    static const struct part parts[] = {
+        {"by number", by_number}, {"by time", by_time},    {"by both", by_both},   {"by lines", by_lines},
+        {"a master", at_master},  {"all", all_is_written}, {"handlers", handlers},
+    };
+    run_parts(parts, sizeof parts / sizeof *parts, rounds);
     return 0;
 }

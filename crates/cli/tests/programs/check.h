@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define CHECK(holds, ...)                                                                    \
     do {                                                                                     \
@@ -81,6 +82,32 @@ static inline uint64_t spin(uint64_t word, long steps) {
         word ^= word << 17;
     }
     return word;
+}
+
+static inline void pause_us(long us) {
+    struct timespec t = {us / 1000000, us % 1000000 * 1000};
+    CHECK(!nanosleep(&t, NULL), "nanosleep");
+}
+
+// A thread that always runs, so that no stop is left out.
+static inline void *keep_running(void *unused) {
+    for (uint64_t word = 1;; pause_us(20)) word = spin(word, 1000);
+    return unused;
+}
+
+// One of several things that a program does in every round, and checks.
+struct part {
+    const char *name;
+    void (*run)(void);
+};
+
+static inline void run_parts(const struct part *parts, size_t count, long rounds) {
+    for (long round = 1; round <= rounds; round++)
+        for (size_t i = 0; i < count; i++) {
+            parts[i].run();
+            printf("round %ld of %ld: %s: as alone\n", round, rounds, parts[i].name);
+            fflush(stdout);
+        }
 }
 
 #endif
