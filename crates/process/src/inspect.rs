@@ -62,18 +62,11 @@ pub fn inspect(path: &Path) -> Result<Inspection> {
         Err(LockError::Held { holder, .. }) => (None, Some(holder.to_string())),
         Err(error) => return Err(Error::State(error.to_string())),
     };
-    let mut attempts = if in_use.is_some() { ATTEMPTS } else { 1 };
-    let (store, epoch, context) = loop {
-        attempts -= 1;
-        match open(path, durability).and_then(|(store, epoch, bytes)| {
-            let context = (epoch > 0).then(|| context::read(&bytes)).transpose()?;
-            Ok((store, epoch, context))
-        }) {
-            Ok(found) => break found,
-            Err(_) if attempts > 0 => std::thread::sleep(PAUSE),
-            Err(error) => return Err(error),
-        }
-    };
+    let (store, epoch, context) = until_it_makes_sense(in_use.is_some(), || {
+        let (store, epoch, bytes) = open(path, durability)?;
+        let context = (epoch > 0).then(|| context::read(&bytes)).transpose()?;
+        Ok((store, epoch, context))
+    })?;
     Ok(Inspection {
         path: path.to_owned(),
         version,
@@ -83,6 +76,18 @@ pub fn inspect(path: &Path) -> Result<Inspection> {
         epoch,
         context,
     })
+}
+
+/// Looks once at a state that stands still; at one in use until what is found makes sense together.
+fn until_it_makes_sense<T>(is_in_use: bool, mut look: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut attempts = if is_in_use { ATTEMPTS } else { 1 };
+    loop {
+        attempts -= 1;
+        match look() {
+            Err(_) if attempts > 0 => std::thread::sleep(PAUSE),
+            other => return other,
+        }
+    }
 }
 
 /// The store of a state, to be looked at only, its newest epoch and that one's context.
@@ -110,11 +115,11 @@ impl Inspection {
     /// # Errors
     /// [`Error::Files`].
     pub fn undo(&self) -> Result<Option<files::Summary>> {
-        match files::describe(&self.path) {
+        until_it_makes_sense(self.in_use.is_some(), || match files::describe(&self.path) {
             Ok(summary) => Ok(Some(summary)),
             Err(files::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
-        }
+        })
     }
 
     /// Bytes printed up to the checkpoint that are not outside yet. In a state that is not in use, they and the

@@ -181,6 +181,16 @@ pub(super) struct Life {
     child: Option<Child>,
 }
 
+/// A test that fails leaves nothing running.
+impl Drop for Life {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 impl Life {
     pub(super) fn begin(script: &str) -> Life {
         let scratch = tempfile::tempdir().expect("a scratch directory");
@@ -227,8 +237,9 @@ impl Life {
     }
 
     pub(super) fn info(&self) -> serde_json::Value {
-        let Output { stdout, .. } = on_state(&["info", "--json"], &self.path("state"));
-        serde_json::from_slice(&stdout).expect("a document")
+        let Output { stdout, stderr, .. } = on_state(&["info", "--json"], &self.path("state"));
+        let why = String::from_utf8_lossy(&stderr);
+        serde_json::from_slice(&stdout).unwrap_or_else(|error| panic!("no document ({error}): {why}"))
     }
 
     /// How many processes the last checkpoint has; 0 when there is none yet.

@@ -65,7 +65,11 @@ pub fn describe(dir: &Path) -> Result<Summary> {
         if named::is_record(&entry.file_name()) {
             continue;
         }
-        let stat = entry.metadata().doing("look at", entry.path())?;
+        let stat = match entry.metadata() {
+            // Of a state in use: it is not needed any more.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            found => found.doing("look at", entry.path())?,
+        };
         kept_files += 1;
         kept_bytes += stat.len();
     }
