@@ -101,11 +101,25 @@ impl Options {
     /// # Errors
     /// As [`Options::open`].
     pub fn open_on<M: Medium + Send + 'static>(self, medium: M, geometry: Geometry) -> Result<Region> {
+        self.open_on_with(medium, geometry, &Products)
+    }
+
+    /// As [`Options::open_on`], in a store of another make.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    #[doc(hidden)]
+    pub fn open_on_with<M: Medium + Send + 'static>(
+        self,
+        medium: M,
+        geometry: Geometry,
+        stores: &impl Stores,
+    ) -> Result<Region> {
         self.mode()?;
         if medium.is_empty() {
-            Region::begin(&self, self.make(medium, geometry, &Products)?, &[], None, None)
+            Region::begin(&self, self.make(medium, geometry, stores)?, &[], None, None)
         } else {
-            self.recover(medium, None, None, &Products)
+            self.recover(medium, None, None, stores)
         }
     }
 

@@ -2,7 +2,8 @@
 //! read pages.
 //!
 //! * A call holds the lock for as long as it takes and no longer, so a reader gets in between the parts of an epoch.
-//! * Nothing holds it while a device is waited for.
+//! * A commit lets go of it while it waits for a device. A write that must make room first does not: its flush is a part
+//!   of the call, and readers wait for it.
 //! * One thread at a time writes, commits and gives back: the one with the right to make checkpoints.
 
 use crate::lock::lock;

@@ -1,19 +1,24 @@
 //! A crash after every operation of a scripted run of heap, collections, growth and give-back, by epochs and by
-//! sections of several threads, of which some fail: what is recovered is one of the states that were checkpointed,
+//! sections, of which some fail and some run beside the commit of another; in stores with room, and in such as take the
+//! fall-back: what is recovered is one of the states that were checkpointed,
 //! byte for byte, never older than the last that was reported durable.
 //!
 //! The images are those of the failure model: everything fenced, and of what was posted since any
 //! subset, each write torn at the medium's atom. A few samples of them at every point; more with
 //! `TWINPAGE_LONG`.
 
-use std::sync::{Arc, Mutex};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use twinpage::check::check_image;
 use twinpage::collections::{BTreeMap, HashMap, String as Text, Vec as List};
 use twinpage::superblock::Superblock;
-use twinpage::{Consolidation, Error, Region, SchemeKind, Section};
+use twinpage::{Handle, Region, SchemeKind, Section, Stores};
 use twinpage_core::crash::Image;
-use twinpage_core::{Geometry, Medium, Offset, PageId, ProductScheme, Result, Scheme};
+use twinpage_core::dual_page::PoolLimit;
+use twinpage_core::{
+    Flush, Geometry, Medium, Offset, PageId, ProductScheme, Recovered, Result, Scheme, Setup,
+};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -30,6 +35,51 @@ type Log = Arc<Mutex<Vec<Op>>>;
 struct Recorder {
     image: Image,
     log: Log,
+    device: Arc<Device>,
+}
+
+/// Where the last flush of a commit waits until it is let go.
+#[derive(Default)]
+struct Device {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    is_held: bool,
+    is_waiting: bool,
+    /// The section that the flush would be of has ended.
+    has_ended: bool,
+}
+
+impl Device {
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock().unwrap());
+        self.changed.notify_all();
+    }
+
+    /// Holds the flushes that come from now on, or lets all go.
+    fn hold(&self, is_held: bool) {
+        self.change(|state| (state.is_held, state.has_ended) = (is_held, false));
+    }
+
+    /// Waits until a flush waits. False if there is none.
+    fn wait_for_flush(&self) -> bool {
+        let state = self.state.lock().unwrap();
+        let is_open = |state: &mut State| !state.is_waiting && !state.has_ended;
+        self.changed.wait_while(state, is_open).unwrap().is_waiting
+    }
+}
+
+impl Flush for Device {
+    fn flush(&self) -> io::Result<()> {
+        self.change(|state| state.is_waiting = true);
+        let state = self.state.lock().unwrap();
+        let mut state = self.changed.wait_while(state, |state| state.is_held).unwrap();
+        state.is_waiting = false;
+        Ok(())
+    }
 }
 
 impl Medium for Recorder {
@@ -51,6 +101,12 @@ impl Medium for Recorder {
         self.log.lock().unwrap().push(Op::Fence);
         Ok(())
     }
+    fn begin_fence(&mut self) -> Result<Option<Arc<dyn Flush>>> {
+        Ok(Some(self.device.clone()))
+    }
+    fn end_fence(&mut self, _: io::Result<()>) -> Result<()> {
+        self.fence()
+    }
     fn atom(&self) -> usize {
         self.image.atom()
     }
@@ -65,13 +121,22 @@ fn keep(region: &Region, log: &Log, states: &mut States) {
 }
 
 fn keep_last(region: &Region, epoch: u64, log: &Log, states: &mut States) {
-    log.lock().unwrap().push(Op::Durable(epoch));
+    note(region, epoch, bytes_of(region), log, states);
+}
+
+/// The region's bytes as they are.
+fn bytes_of(region: &Region) -> Vec<u8> {
     let place = region.place();
     // SAFETY: usable bytes, which do not change while the test looks.
-    let bytes = unsafe { std::slice::from_raw_parts(place.base(), place.bytes()) };
-    let report = check_image(bytes, place.base().addr() as u64);
+    unsafe { std::slice::from_raw_parts(place.base(), place.bytes()) }.to_vec()
+}
+
+/// The region had these bytes at an epoch, which is reported durable.
+fn note(region: &Region, epoch: u64, bytes: Vec<u8>, log: &Log, states: &mut States) {
+    log.lock().unwrap().push(Op::Durable(epoch));
+    let report = check_image(&bytes, region.place().base().addr() as u64);
     assert!(report.is_sound(), "epoch {epoch}: {report:?}");
-    states.push((epoch, bytes.to_vec()));
+    states.push((epoch, bytes));
 }
 
 fn script(region: &Region, log: &Log, random: &mut fastrand::Rng) -> States {
@@ -117,64 +182,103 @@ fn script(region: &Region, log: &Log, random: &mut fastrand::Rng) -> States {
     states
 }
 
-/// The same by sections of many threads, each a commit or a part of one.
-fn script_of_sections(region: &Region, log: &Log, random: &mut fastrand::Rng) -> States {
-    let mut states = States::new();
-    let words = region.shared::<HashMap<Text, u64>>("words").unwrap();
-    let tree = region.shared::<BTreeMap<u64, List<u64>>>("tree").unwrap();
-    keep_last(region, region.epoch(), log, &mut states);
-    for round in 0..40 {
-        let (fails, waits) = (random.u8(..3) == 0, random.u8(..4) > 0);
-        let change = |section: &Section<'_>| {
-            let (words, tree) = (words.write(section), tree.write(section));
-            for _ in 0..random.usize(1..8) {
-                let key = random.u64(..40);
-                match random.u8(..10) {
-                    0..5 => {
-                        words.insert(section.string(&format!("word {key}")), round);
-                    }
-                    5 => drop(words.remove(format!("word {key}").as_str())),
-                    6..9 => {
-                        tree.insert(
-                            key,
-                            section.collect::<List<u64>>((0..key * 20).map(|k| k ^ round)),
-                        );
-                    }
-                    _ => drop(tree.remove(&key)),
-                }
+/// The roots that sections change.
+struct Roots {
+    words: Handle<HashMap<'static, Text<'static>, u64>>,
+    tree: Handle<BTreeMap<'static, u64, List<'static, u64>>>,
+}
+
+/// What a section does; a third of them fail.
+fn change(roots: &Roots, section: &Section<'_>, round: u64, seed: u64) -> twinpage::Result<()> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let fails = random.u8(..3) == 0 && !matches!(round, 10 | 20);
+    let (words, tree) = (roots.words.write(section), roots.tree.write(section));
+    for _ in 0..random.usize(1..8) {
+        let key = random.u64(..40);
+        match random.u8(..10) {
+            0..5 => {
+                words.insert(section.string(&format!("word {key}")), round);
             }
-            match round {
-                // Larger than a step: the region grows, and gives most of it back later.
-                10 => {
-                    let mut list = List::new_in(section.heap());
-                    list.resize(400_000, round);
-                    tree.insert(1000, list);
-                }
-                20 => drop(tree.remove(&1000)),
-                _ => {}
+            5 => drop(words.remove(format!("word {key}").as_str())),
+            6..9 => {
+                tree.insert(
+                    key,
+                    section.collect::<List<u64>>((0..key * 20).map(|k| k ^ round)),
+                );
             }
-            if round % 5 == 0 {
-                section.heap().give_back().unwrap();
-            }
-            match fails && !matches!(round, 10 | 20) {
-                true => Err(section.abort()),
-                false => Ok::<_, Error>(()),
-            }
-        };
-        // By several writers, in an order that the seed repeats.
-        std::thread::scope(|scope| {
-            let writer = scope.spawn(|| match waits {
-                true => region.atomic(change),
-                false => region.atomic_within(Duration::from_secs(3600), change),
-            });
-            let _ = writer.join().unwrap();
-        });
-        if waits {
-            region.durable().unwrap();
-            keep_last(region, region.epoch(), log, &mut states);
+            _ => drop(tree.remove(&key)),
         }
     }
-    states
+    match round {
+        // Larger than a step: the region grows, and gives most of it back later.
+        10 => {
+            let mut list = List::new_in(section.heap());
+            list.resize(400_000, round);
+            tree.insert(1000, list);
+        }
+        20 => drop(tree.remove(&1000)),
+        _ => {}
+    }
+    if round.is_multiple_of(5) {
+        section.heap().give_back().unwrap();
+    }
+    match fails {
+        true => Err(section.abort()),
+        false => Ok(()),
+    }
+}
+
+/// The same by sections, each a commit or a part of one, or beside one: while the commit of one is on its way to the
+/// medium, another thread's section runs, or fails, in an order that the seed repeats. Says how many ran so.
+fn script_of_sections(
+    region: &Region,
+    device: &Device,
+    log: &Log,
+    random: &mut fastrand::Rng,
+) -> (States, usize) {
+    let mut states = States::new();
+    let roots = Roots {
+        words: region.shared("words").unwrap(),
+        tree: region.shared("tree").unwrap(),
+    };
+    let run = |round, seed| region.atomic(|section| change(&roots, section, round, seed));
+    let run_later = |round, seed| {
+        region.atomic_within(Duration::from_secs(3600), |section| {
+            change(&roots, section, round, seed)
+        })
+    };
+    keep_last(region, region.epoch(), log, &mut states);
+    let mut beside = 0;
+    for round in 0..40 {
+        let (first, second) = (random.u64(..), random.u64(..));
+        match random.u8(..4) {
+            0 => {
+                let _ = run_later(round, first);
+                continue;
+            }
+            1 if !matches!(round, 10 | 20) => std::thread::scope(|scope| {
+                device.hold(true);
+                let writer = scope.spawn(|| {
+                    let _ = run(round, first);
+                    device.change(|state| state.has_ended = true);
+                });
+                // A section that fails has no commit.
+                if device.wait_for_flush() {
+                    let bytes = bytes_of(region);
+                    let _ = run_later(round, second);
+                    beside += 1;
+                    device.hold(false);
+                    writer.join().unwrap();
+                    note(region, region.epoch(), bytes, log, &mut states);
+                }
+                device.hold(false);
+            }),
+            _ => drop(run(round, first)),
+        }
+        region.durable().unwrap();
+        keep_last(region, region.epoch(), log, &mut states);
+    }
+    (states, beside)
 }
 
 /// Applies a write, or those of its atoms that `there` says.
@@ -226,8 +330,35 @@ struct Case {
     geometry: Geometry,
     atom: usize,
     in_sections: bool,
+    /// The pool and the journal are so small that most commits of a dual page go through the fall-back.
+    is_tight: bool,
     /// A mistake made on purpose: of two fences of a commit the first does nothing.
     skips_first_fence: bool,
+}
+
+/// Stores with as little room as there can be.
+struct Tight;
+
+impl Stores for Tight {
+    type Scheme<M: Medium + Send + 'static> = ProductScheme<M>;
+
+    fn create<M: Medium + Send + 'static>(
+        &self,
+        kind: SchemeKind,
+        medium: M,
+        setup: &Setup,
+    ) -> Result<ProductScheme<M>> {
+        let setup = Setup {
+            pool: PoolLimit::Pages((512 / setup.geometry.line_bytes() as u64).max(1)),
+            journal_bytes: 128 * setup.geometry.line_bytes() as u64,
+            ..setup.clone()
+        };
+        ProductScheme::create(kind, medium, &setup)
+    }
+
+    fn recover<M: Medium + Send + 'static>(&self, medium: M) -> Result<(ProductScheme<M>, Recovered)> {
+        ProductScheme::recover(medium)
+    }
 }
 
 /// Crashes a run at many points, and says how many images were recovered.
@@ -236,24 +367,42 @@ fn explore(case: Case, random: &mut fastrand::Rng) -> std::result::Result<u64, S
     let Case {
         atom, in_sections, ..
     } = case;
-    let log = Log::default();
+    let (log, device) = (Log::default(), Arc::<Device>::default());
     let medium = Recorder {
         image: Image::new(atom),
         log: log.clone(),
+        device: device.clone(),
     };
     let options = Region::options().scheme(case.scheme);
-    // Nothing is to be written but by the script.
     let options = match in_sections {
-        true => options.sections().consolidation(Consolidation::WhenNeeded),
+        true => options
+            .sections()
+            .consolidation(twinpage::Consolidation::WhenNeeded),
         false => options,
     };
-    let region = options.open_on(medium, case.geometry).unwrap();
+    let region = match case.is_tight {
+        true => options.open_on_with(medium, case.geometry, &Tight),
+        false => options.open_on(medium, case.geometry),
+    };
+    let region = region.unwrap();
     // The first commit is in the log already; before it there is no region under its name.
     let begin = log.lock().unwrap().len();
     let states = match in_sections {
-        true => script_of_sections(&region, &log, random),
+        true => {
+            let (states, beside) = script_of_sections(&region, &device, &log, random);
+            assert!(beside > 0, "{case:?}: no section ran beside a commit");
+            states
+        }
         false => script(&region, &log, random),
     };
+    let fallback = region.info().traffic.fallback_bytes;
+    // A packed store writes pages apart and needs none.
+    let has_fallback = case.is_tight && case.scheme == SchemeKind::DualPage;
+    assert_eq!(
+        has_fallback,
+        fallback > 0,
+        "{case:?}: {fallback} bytes of fall-back"
+    );
     drop(region);
     let mut log = log.lock().unwrap();
     // A section that makes a root is a commit, whose state is not kept.
@@ -328,12 +477,13 @@ fn every_crash_point_of_a_region_is_one_of_its_states() {
         (SchemeKind::DualPage, Geometry::DISK, 512),
         (SchemeKind::Packed, Geometry::DISK, 512),
     ] {
-        for in_sections in [false, true] {
+        for (in_sections, is_tight) in [(false, false), (true, false), (true, true)] {
             let case = Case {
                 scheme,
                 geometry,
                 atom,
                 in_sections,
+                is_tight,
                 skips_first_fence: false,
             };
             let images = explore(case, &mut random).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
@@ -351,6 +501,7 @@ fn a_section_without_its_first_fence_is_found() {
         geometry: Geometry::MEMORY,
         atom: 8,
         in_sections: true,
+        is_tight: false,
         skips_first_fence: true,
     };
     let found = (0..10).any(|_| explore(case, &mut random).is_err());
