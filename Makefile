@@ -1,21 +1,33 @@
 # `make test` is the whole gate; `.ci/run` installs what it needs on a fresh machine and runs it.
 
-.PHONY: test install before-resolving power power-short miri sanitize sanitize-address sanitize-address-short sanitize-thread nightly campaigns campaign-programs campaign-crates bench traces
+.PHONY: test install before-resolving power power-short miri sanitize sanitize-address sanitize-address-short sanitize-thread nightly campaigns test-programs test-lab test-crates test-docs bench traces
 
-# Tests are optimized as ever, but each unit of code by itself: a quarter less to compile.
-test campaigns campaign-programs campaign-crates power power-short: export CARGO_PROFILE_RELEASE_LTO = off
-
-# Much of a test waits for programs that it kills: twice as many run at once as there are processors.
-test: export RUST_TEST_THREADS = 4
-test:
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --release --features twinpage/serde -- -D warnings
-	$(RUN_TESTS) --workspace
-	cargo test --workspace --doc $(TEST)
-
-TEST = --release --features twinpage/serde --no-fail-fast
+# How tests are compiled: for campaigns as a release is, for the gate in half the time (`Cargo.toml`).
+PROFILE = release
+TEST = --profile $(PROFILE) --workspace --features twinpage/serde --no-fail-fast
 # A shell ignores signals for what it runs in the background; some tests send them.
 RUN_TESTS = env --default-signal cargo test --lib --bins --tests $(TEST)
+
+# Much of a test waits for programs that it kills: twice as many run at once as there are processors, and the parts side
+# by side. What a part says comes when it has ended.
+test: export RUST_TEST_THREADS = 4
+test: PROFILE = gate
+test:
+	cargo fmt --all --check
+	cargo clippy --profile $(PROFILE) --workspace --all-targets --features twinpage/serde -- -D warnings
+	$(RUN_TESTS) --no-run
+	$(MAKE) -k -j4 --output-sync=target PROFILE=$(PROFILE) test-programs test-lab test-crates test-docs
+
+# A part of the tests: the programs under `twinpage run` and the command; the lab; all else.
+PART = TWINPAGE_PART=$(1) $(RUN_TESTS) --config 'target."cfg(unix)".runner="$(CURDIR)/.ci/part"'
+test-programs:
+	$(call PART,programs)
+test-lab:
+	$(call PART,lab)
+test-crates:
+	$(call PART,crates)
+test-docs:
+	cargo test --doc $(TEST)
 
 # What the gate does not run, in its shortest form: a power cut of each medium, a sanitizer over the smallest tests.
 # Some minutes. Run it before an issue is called resolved: what is never run breaks unseen.
@@ -26,31 +38,28 @@ before-resolving: test power-short sanitize-address-short
 nightly: campaigns miri sanitize
 
 # Much of a campaign waits for programs that it kills, so several tests run at once, and all of it may run side by
-# side: make -j4 nightly.
+# side: make -j4 nightly. Each unit of code is optimized by itself: a quarter less to compile.
+campaigns power power-short: export CARGO_PROFILE_RELEASE_LTO = off
 campaigns: export TWINPAGE_LONG = 1
 campaigns: export RUST_TEST_THREADS = 6
-campaigns: campaign-programs campaign-crates power
-# The programs under `twinpage run`, and all else.
-campaign-programs:
-	$(RUN_TESTS) -p twinpage-cli
-campaign-crates:
-	$(RUN_TESTS) --workspace --exclude twinpage-cli
+campaigns: test-programs test-lab test-crates power
 
 # Power cuts in an emulated machine: on persistent memory, on a disk that loses its cache, on one that fails.
 # Not in `test`: the machine has to be fetched, and boots for several seconds a cut.
 power:
 	.ci/machine target/kernel
-	TWINPAGE_KERNEL=$(CURDIR)/target/kernel cargo test --release -p twinpage-cli --test power
+	TWINPAGE_KERNEL=$(CURDIR)/target/kernel cargo test $(TEST) --test power
 
 # One cut of a store on a disk, one of a program.
+power-short: PROFILE = gate
 power-short:
 	.ci/machine target/kernel
-	TWINPAGE_SHORT=1 TWINPAGE_KERNEL=$(CURDIR)/target/kernel cargo test --release -p twinpage-cli --test power -- disk
+	TWINPAGE_SHORT=1 TWINPAGE_KERNEL=$(CURDIR)/target/kernel cargo test $(TEST) --test power -- disk
 
 # Rust as its interpreter and its sanitizers see it: what each covers is in docs/guarantees.md. They need a
 # nightly toolchain, which is installed; not in `test`: a quarter of an hour each on two cores.
 NIGHTLY = rustup toolchain install nightly --profile minimal --component miri,rust-src
-NIGHTLY_TEST = cargo +nightly test --release --target x86_64-unknown-linux-gnu
+NIGHTLY_TEST = cargo +nightly test --profile gate --target x86_64-unknown-linux-gnu
 
 # Addresses are kept in bytes, so they come back as integers: `permissive-provenance`. A window is one
 # allocation of megabytes with a mark for each line: what Miri can track of every byte of it costs it hours, so

@@ -2,7 +2,7 @@
 //! of their own.
 
 use crate::scripts::scripts;
-use crate::{Row, Setting, TRIES, medium, options};
+use crate::{Row, Setting, TRIES, Wanted, medium, options};
 use std::time::Instant;
 use twinpage_baselines::*;
 use twinpage_core::crash::*;
@@ -259,19 +259,16 @@ fn thynvm() -> Baseline<impl LineStore> {
 }
 
 /// Each of them, by scripts and random runs.
-pub(crate) fn sound(seed: u64, runs: u64, wanted: &dyn Fn(&str) -> bool) -> Result<(), String> {
+pub(crate) fn sound(seed: u64, runs: u64, wanted: Wanted<'_>) -> Result<(), String> {
     each(wanted, &|baseline| baseline.sound(seed, runs.div_ceil(4)))
 }
 
 /// Their mistakes.
-pub(crate) fn planted(seed: u64, wanted: &dyn Fn(&str) -> bool) -> Result<(), String> {
+pub(crate) fn planted(seed: u64, wanted: Wanted<'_>) -> Result<(), String> {
     each(wanted, &|baseline| baseline.planted(seed))
 }
 
-fn each(
-    wanted: &dyn Fn(&str) -> bool,
-    visit: &dyn Fn(&dyn Explored) -> Result<(), String>,
-) -> Result<(), String> {
+fn each(wanted: Wanted<'_>, visit: &dyn Fn(&dyn Explored) -> Result<(), String>) -> Result<(), String> {
     let all: [&dyn Explored; 7] = [
         &undo_log(),
         &nvml(),

@@ -8,8 +8,11 @@ mod packed;
 mod scripts;
 
 use scripts::scripts;
+use std::collections::BTreeMap;
 use std::panic::{set_hook, take_hook};
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use twinpage_baselines::InPlace;
 use twinpage_core::crash::*;
@@ -279,12 +282,15 @@ fn explore<S: Simulated>(
     explored
 }
 
-/// Every mistake must be found, by crashes alone.
-fn planted(seed: u64) -> Result<(), String> {
+fn faults_heading() {
     println!(
         "\n{:<20}{:>5}{:>10}{:>12}  found by",
         "planted fault", "runs", "images", "recoveries"
     );
+}
+
+/// Every mistake must be found, by crashes alone.
+fn planted(seed: u64) -> Result<(), String> {
     // Two crashes in a row, each at just the right atom: small runs, and nearly every second life of them.
     let twice = Setting {
         profile: Profile {
@@ -369,34 +375,62 @@ fn in_place(seed: u64) -> Result<(), String> {
     }
 }
 
+/// Whether a scheme is explored.
+pub(crate) type Wanted<'a> = &'a (dyn Fn(&str) -> bool + Sync);
+
+/// Does all parts, as many at a time as there are processors. What the first of them found that found anything.
+fn side_by_side(parts: &[&(dyn Fn() -> Result<(), String> + Sync)]) -> Result<(), String> {
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(part) = parts.get(at) else { return };
+            if let Err(what) = part() {
+                found.lock().unwrap().insert(at, what);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    found
+        .into_inner()
+        .unwrap()
+        .into_values()
+        .next()
+        .map_or(Ok(()), Err)
+}
+
 fn main() -> ExitCode {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let seed = twinpage_campaign::given_seed().unwrap_or(1);
     let runs = 4 * number("TWINPAGE_EXPLORE").unwrap_or(1);
     let only = std::env::var("TWINPAGE_SCHEME").unwrap_or_default();
-    println!("\ncrash explorer, seed {seed}");
-    Row::heading();
     let wanted = |what: &str| only.is_empty() || only.split(',').any(|name| name == what);
-    let sound = match wanted("dual-page") {
-        true => scripted(seed).and_then(|()| random(seed, runs)),
+    let if_wanted = |scheme: &str, part: &dyn Fn() -> Result<(), String>| match wanted(scheme) {
+        true => part(),
         false => Ok(()),
     };
-    let sound = sound.and_then(|()| baselines::sound(seed, runs, &wanted));
-    let sound = sound.and_then(|()| match wanted("packed") {
-        true => packed::sound(seed, runs.div_ceil(4)),
-        false => Ok(()),
-    });
+    println!("\ncrash explorer, seed {seed}");
+    Row::heading();
+    let sound = side_by_side(&[
+        &|| if_wanted("dual-page", &|| scripted(seed)),
+        &|| if_wanted("dual-page", &|| random(seed, runs)),
+        &|| if_wanted("packed", &|| packed::sound(seed, runs.div_ceil(4))),
+        &|| baselines::sound(seed, runs, &wanted),
+    ]);
     // Mistakes may well end in a panic; it is caught and counts as found.
     let hook = take_hook();
     set_hook(Box::new(|_| {}));
-    let found = sound.and_then(|()| match wanted("dual-page") {
-        true => planted(seed).and_then(|()| in_place(seed)),
-        false => Ok(()),
-    });
-    let found = found.and_then(|()| baselines::planted(seed, &wanted));
-    let found = found.and_then(|()| match wanted("packed") {
-        true => packed::planted(seed),
-        false => Ok(()),
+    let found = sound.and_then(|()| {
+        faults_heading();
+        side_by_side(&[
+            &|| if_wanted("dual-page", &|| planted(seed).and_then(|()| in_place(seed))),
+            &|| if_wanted("packed", &|| packed::planted(seed)),
+            &|| baselines::planted(seed, &wanted),
+        ])
     });
     set_hook(hook);
     match found {
