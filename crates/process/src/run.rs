@@ -228,11 +228,11 @@ fn go_on(
     }
     start_helpers()?;
     let held = inspect::decode_streams(context)?;
-    let (context, apart) = restore::tables::side_by_side(context);
+    let (context, apart) = restore::side_by_side(context);
     let context = &*context;
     // Before anything else: with a port that is taken nothing is changed.
     let mut sockets = match context.ending() {
-        Some(_) => restore::sockets::Made::default(),
+        Some(_) => restore::MadeSockets::default(),
         None => restore::sockets::make(context)?,
     };
     let streams = Stdio::resume(stdio::RealStreams::current()?, stream_options(directory), &held)?;

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::pairs::{self, Pairs};
 use crate::sockets::SocketOption;
 use rustix::event::PollFlags;
+use rustix::fs::{Mode, OFlags};
 use rustix::net::{SocketAddrUnix, getpeername, getsockname};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
@@ -51,6 +52,31 @@ impl Name {
             Name::File(path) => Some(path.clone()),
             Name::Near { directory, name } => Some(directory.join(name)),
         }
+    }
+
+    /// The address that binds or connects a socket with it, in [`Name::in_directory`].
+    #[must_use]
+    pub fn address(&self) -> Option<rustix::io::Result<SocketAddrUnix>> {
+        match self {
+            Name::None => None,
+            Name::Abstract(name) => Some(SocketAddrUnix::new_abstract_name(name)),
+            Name::File(path) | Name::Near { name: path, .. } => Some(SocketAddrUnix::new(path.as_path())),
+        }
+    }
+
+    /// Does something in the directory at which it begins.
+    ///
+    /// # Errors
+    /// Those of the work; the directory is not there.
+    pub fn in_directory<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let Name::Near { directory, .. } = self else {
+            return work();
+        };
+        let before = rustix::fs::open(".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        rustix::process::chdir(directory)?;
+        let done = work();
+        rustix::process::fchdir(before)?;
+        done
     }
 }
 

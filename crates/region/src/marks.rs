@@ -63,7 +63,7 @@ mod sweep;
 mod tests;
 mod wide_marks;
 
-pub(crate) use barrier::{Span, mark_append, mark_both, mark_bytes, mark_line, mark_value};
+pub(crate) use barrier::{Span, mark_append, mark_bytes, mark_spans, mark_value};
 pub(crate) use discard::{discard, take_discarded, take_given_back};
 pub(crate) use listed::{copy_lines, line_at, put_lines, start as start_listing, take_marks};
 pub(crate) use sweep::{Frozen, cut, mark_whole};

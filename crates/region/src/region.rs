@@ -398,6 +398,12 @@ impl Drop for Region {
 }
 
 impl Inner {
+    /// Runs `change` in an update, outside of any other.
+    pub(crate) fn in_update<R>(&self, change: impl FnOnce(&Update<'_>) -> R) -> R {
+        let _inside = self.place().enter();
+        change(&Update::new(View::new(self.place(), self)))
+    }
+
     /// The heap of the region, made if there is none.
     pub(crate) fn heap<'r>(&self, _: &Update<'r>) -> Result<Heap<'r>, HeapError> {
         let found = match self.heap.get() {

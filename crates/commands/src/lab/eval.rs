@@ -1,6 +1,6 @@
 //! `twinpage lab eval`: a paper's evaluation, repeated.
 
-use super::{bar, provenance, study};
+use super::{bar, provenance};
 use crate::output::print_json;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ played with traces of free ones that stand in for them: make traces records them
 #[derive(Args, Debug)]
 pub(crate) struct Eval {
     /// The paper: dpc, twins, mss, ssp or simpo
-    paper: Study,
+    pub(super) paper: Study,
     /// Artifacts, such as fig9a; all if none is named
     #[arg(long, value_name = "NAME", num_args = 1..)]
     pub(super) artifact: Vec<String>,
@@ -77,7 +77,7 @@ pub(crate) struct Eval {
 
 /// A paper.
 #[derive(Clone, Copy, Debug)]
-enum Study {
+pub(super) enum Study {
     /// One of a memory controller's scheme.
     Scheme(Paper),
     /// Programs that persist by themselves.
@@ -141,13 +141,7 @@ impl Eval {
     }
 }
 
-pub(super) fn eval(arguments: &Eval) -> Result<ExitCode, String> {
-    let paper = match arguments.paper {
-        Study::Scheme(paper) => paper,
-        Study::Mss => return study::mss(arguments),
-        Study::Ssp => return study::ssp(arguments),
-        Study::Simpo => return study::simpo(arguments),
-    };
+pub(super) fn eval(arguments: &Eval, paper: Paper) -> Result<ExitCode, String> {
     let request = Request {
         instructions: arguments.instructions,
         traces: traces(arguments)?,

@@ -12,6 +12,7 @@ mod verify;
 mod workloads;
 
 use clap::{Args, Parser, Subcommand};
+use eval::Study;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::process::ExitCode;
 use twinpage_lab::provenance::Provenance;
@@ -78,10 +79,16 @@ pub fn main() -> ExitCode {
 /// What is wrong with the request, or with what was found.
 pub fn lab(lab: Lab) -> Result<ExitCode, String> {
     match lab.command {
+        LabCommand::Run(arguments) if arguments.is_sweep() => sweep::sweep(&arguments),
         LabCommand::Run(arguments) => run::run(&arguments),
         LabCommand::Sections(arguments) => sections::sections(&arguments),
         LabCommand::Memory(arguments) => memory::memory(&arguments),
-        LabCommand::Eval(arguments) => eval::eval(&arguments),
+        LabCommand::Eval(arguments) => match arguments.paper {
+            Study::Scheme(paper) => eval::eval(&arguments, paper),
+            Study::Mss => study::mss(&arguments),
+            Study::Ssp => study::ssp(&arguments),
+            Study::Simpo => study::simpo(&arguments),
+        },
         LabCommand::Record(arguments) => record::record(&arguments),
         LabCommand::Convert(arguments) => convert::convert(&arguments),
         LabCommand::Verify(arguments) => verify::verify(&arguments),

@@ -1,6 +1,5 @@
 //! `twinpage lab run`: one scheme, one workload, one machine.
 
-use super::sweep;
 use crate::output::print_json;
 use crate::show::{Rows, bytes};
 use clap::Args;
@@ -11,7 +10,7 @@ use twinpage_lab::experiment::{Experiment, Report};
 use twinpage_lab::machine::Sample;
 use twinpage_lab::quantity::Time;
 use twinpage_lab::schemes::SchemeName;
-use twinpage_lab::sweep::Axis;
+use twinpage_lab::sweep::{Axis, Sweep};
 
 pub(super) const EXAMPLES: &str = "Example:
   twinpage lab run --scheme dual-page --workload tatp --smaller 16
@@ -73,11 +72,32 @@ pub(crate) struct Run {
     pub(super) json: bool,
 }
 
-pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {
-    if sweep::is_asked(arguments) {
-        return sweep::sweep(arguments);
+impl Run {
+    /// Whether more than one run is asked for.
+    pub(super) fn is_sweep(&self) -> bool {
+        !self.sweep.is_empty() || self.scheme.len() > 1 || self.workload.len() > 1
     }
-    let config = sweep::asked(arguments).config(&[])?;
+
+    /// What the arguments ask for.
+    pub(super) fn asked(&self) -> Sweep {
+        Sweep {
+            machine: self.config.clone(),
+            set: self.set.clone(),
+            axes: self.sweep.clone(),
+            schemes: self.scheme.clone(),
+            workloads: self.workload.clone(),
+            smaller: self.smaller,
+            overlap: self.overlap,
+            instructions: self.instructions,
+            warm_up: self.warm_up,
+            seed: self.seed,
+            jobs: self.jobs.map(|jobs| jobs as usize),
+        }
+    }
+}
+
+pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {
+    let config = arguments.asked().config(&[])?;
     if arguments.print_config {
         println!("{}", config.resolved());
         return Ok(ExitCode::SUCCESS);

@@ -5,12 +5,7 @@ use super::run::Run;
 use crate::output::print_json;
 use std::path::Path;
 use std::process::ExitCode;
-use twinpage_lab::sweep::{Grid, Sweep};
-
-/// Whether the arguments ask for more than one run.
-pub(super) fn is_asked(arguments: &Run) -> bool {
-    !arguments.sweep.is_empty() || arguments.scheme.len() > 1 || arguments.workload.len() > 1
-}
+use twinpage_lab::sweep::Grid;
 
 pub(super) fn sweep(arguments: &Run) -> Result<ExitCode, String> {
     for (given, option) in [
@@ -25,7 +20,7 @@ pub(super) fn sweep(arguments: &Run) -> Result<ExitCode, String> {
         }
     }
     let shown = bar(1, "runs");
-    let grid = asked(arguments).run(super::provenance(), &|done, all| {
+    let grid = arguments.asked().run(super::provenance(), &|done, all| {
         shown.set_length(all as u64);
         shown.set_position(done as u64);
     })?;
@@ -38,23 +33,6 @@ pub(super) fn sweep(arguments: &Run) -> Result<ExitCode, String> {
         false => show(&grid),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// What the arguments ask for.
-pub(super) fn asked(arguments: &Run) -> Sweep {
-    Sweep {
-        machine: arguments.config.clone(),
-        set: arguments.set.clone(),
-        axes: arguments.sweep.clone(),
-        schemes: arguments.scheme.clone(),
-        workloads: arguments.workload.clone(),
-        smaller: arguments.smaller,
-        overlap: arguments.overlap,
-        instructions: arguments.instructions,
-        warm_up: arguments.warm_up,
-        seed: arguments.seed,
-        jobs: arguments.jobs.map(|jobs| jobs as usize),
-    }
 }
 
 fn write(grid: &Grid, folder: &Path) -> Result<(), String> {

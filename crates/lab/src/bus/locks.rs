@@ -6,7 +6,7 @@
 //! * Who sleeps is woken, one each time the lock is given back, and tries again: a core that comes in the meantime goes
 //!   before it.
 
-use super::machine::{Machine, Wait};
+use super::{Machine, Wait};
 use crate::machine::core::{NO_REQUEST, Stall, State};
 use crate::machine::hierarchy::Access;
 use crate::op::Kind;

@@ -5,13 +5,14 @@ use super::flushes::{Flushes, When};
 use super::locks::{Held, is_atomic};
 use super::memory::{Event, Memory, What};
 use super::outcome::{Counts, Disk};
+use super::{Machine, Wait};
 use crate::controller::Source;
 use crate::machine::Shape;
 use crate::machine::core::{Core, NO_REQUEST, Pending, Stall, State, Waiter};
 use crate::machine::hierarchy::{Access, Hierarchy};
 use crate::machine::miss_file::MissFile;
 use crate::op::{Kind, LINE_BYTES, Op};
-use crate::space::{Port, Space};
+use crate::space::Port;
 use crate::workload::image::filled;
 use crate::workload::{Progress, Workload};
 use std::collections::HashMap;
@@ -19,21 +20,9 @@ use std::collections::HashMap;
 /// A core may be so far ahead of the core furthest behind.
 const WINDOW_FS: u64 = 50_000_000;
 
-/// What an operation waits for before it can be done.
-pub(super) enum Wait {
-    /// A line.
-    Line(u32),
-    /// A line, and the core's time with it: there is no register for one more miss.
-    Room(u32),
-    /// A write-back.
-    WriteBack,
-    /// A lock.
-    Lock,
-}
-
 /// Who wants to hear of a write, and whether it goes in order.
 #[derive(Clone, Copy, Debug)]
-struct Owner {
+pub(super) struct Owner {
     core: usize,
     in_order: bool,
 }
@@ -62,7 +51,7 @@ impl BusCore {
 
 /// Lines that are fetched by one name and get another when they come.
 #[derive(Debug, Default)]
-struct Remaps {
+pub(super) struct Remaps {
     new: HashMap<u64, u64>,
     old: HashMap<u64, u64>,
 }
@@ -88,28 +77,6 @@ impl Remaps {
             None => (line, false),
         }
     }
-}
-
-/// A machine with a program in it.
-pub struct Machine<'w> {
-    pub(super) config: Hardware,
-    disk: Option<Disk>,
-    pub(super) cores: Vec<BusCore>,
-    pub(super) caches: Hierarchy<u64>,
-    memory: Memory,
-    asked: MissFile,
-    owners: HashMap<u64, Owner>,
-    remaps: Remaps,
-    space: Space,
-    workload: &'w mut dyn Workload,
-    counts: Counts,
-    pub(super) locks: Held,
-    /// When the last transaction ended.
-    ended: u64,
-    /// The run ends after this number of transactions.
-    until: u64,
-    /// The power fails at this time.
-    crash_at: u64,
 }
 
 impl<'w> Machine<'w> {

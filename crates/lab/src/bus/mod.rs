@@ -21,5 +21,47 @@ mod memory;
 mod outcome;
 
 pub use config::{Config, Hardware, Locks, Nvm};
-pub use machine::Machine;
 pub use outcome::{Counts, Disk, Energy, Prices};
+
+use crate::machine::hierarchy::Hierarchy;
+use crate::machine::miss_file::MissFile;
+use crate::space::Space;
+use crate::workload::Workload;
+use locks::Held;
+use machine::{BusCore, Owner, Remaps};
+use memory::Memory;
+use std::collections::HashMap;
+
+/// A machine with a program in it.
+pub struct Machine<'w> {
+    config: Hardware,
+    disk: Option<Disk>,
+    cores: Vec<BusCore>,
+    caches: Hierarchy<u64>,
+    memory: Memory,
+    asked: MissFile,
+    owners: HashMap<u64, Owner>,
+    remaps: Remaps,
+    space: Space,
+    workload: &'w mut dyn Workload,
+    counts: Counts,
+    locks: Held,
+    /// When the last transaction ended.
+    ended: u64,
+    /// The run ends after this number of transactions.
+    until: u64,
+    /// The power fails at this time.
+    crash_at: u64,
+}
+
+/// What an operation waits for before it can be done.
+enum Wait {
+    /// A line.
+    Line(u32),
+    /// A line, and the core's time with it: there is no register for one more miss.
+    Room(u32),
+    /// A write-back.
+    WriteBack,
+    /// A lock.
+    Lock,
+}

@@ -7,7 +7,7 @@
 //! * A background access of a call goes to the stream when those before it have gone out.
 //! * A call is over when its last access is done; only then happens what waits for it.
 
-use super::flow::Controller;
+use super::Controller;
 use super::nvm::{Action, Entry};
 use super::requests::Completion;
 use super::stream::{Item, Stream};

@@ -8,10 +8,11 @@
 //!   prepared, so the scheme's two versions are enough; a DRAM line the checkpoint still needs is
 //!   copied aside before it is written.
 
+use super::Controller;
 use super::call::Continuation;
 use super::counts::Why;
-use super::flow::{Controller, address};
 use super::frames::Found;
+use super::frames::address;
 use super::lookup::{BACKUP_BITS, Backup, VECTOR_BITS};
 use super::requests::Completion;
 use crate::device::{Class, Kind};

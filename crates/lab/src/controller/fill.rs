@@ -4,12 +4,13 @@
 //! * A victim is written back before its frame is used: at once where the scheme posts the write,
 //!   when its call is answered where it does not.
 
+use super::Controller;
 use super::call::Continuation;
 use super::counts::Why;
-use super::flow::{Answer, Controller, Source};
 use super::frames::Found;
 use super::nvm::{Action, Entry};
 use super::requests::Completion;
+use super::requests::{Answer, Source};
 use crate::device::{Class, Kind};
 use crate::space::Space;
 use twinpage_core::medium::{Cause, Path};
@@ -340,7 +341,7 @@ impl Controller {
         self.fills.give_back(number);
         let at = self.now;
         self.frames.came(frame);
-        let to = super::flow::address(frame, 0);
+        let to = super::frames::address(frame, 0);
         self.push_dram(Completion::Nothing, Kind::Write, Class::Background, to, 64, at);
         for (line, token) in waiters.drain(..) {
             match token {

@@ -1,13 +1,14 @@
 //! The controller in time: requests to both memories, and what follows when they are done.
 
+use super::Controller;
 use super::call::{Calls, Continuation};
 use super::counts::{Counts, Why, Written};
 use super::epoch::Capture;
-use super::fill::{Fill, Growth};
-use super::frames::{Found, Frames};
+use super::fill::Growth;
+use super::frames::{Found, Frames, address};
 use super::lookup::{Backup, Lookup, Placement};
 use super::nvm::{Action, Entry, Nvm};
-use super::requests::{Completion, Groups};
+use super::requests::{Answer, Completion, Groups, Source};
 use super::stream::{Item, Stream};
 use super::timed::Timed;
 use crate::device::{Class, Device, Kind};
@@ -67,60 +68,6 @@ impl Order {
     fn is_posted(&self) -> bool {
         *self == Order::Posted
     }
-}
-
-/// What a line came from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Source {
-    /// The DRAM cache.
-    Dram,
-    /// NVM: the page was not cached.
-    Nvm,
-}
-
-/// A line that was asked for is there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Answer {
-    /// What the asker called it.
-    pub token: u32,
-    /// When.
-    pub at: u64,
-    /// From where.
-    pub source: Source,
-}
-
-/// The memory controller.
-pub struct Controller {
-    pub(super) setting: Setting,
-    pub(super) dram: Timed,
-    pub(super) nvm_device: Timed,
-    pub(super) nvm: Nvm,
-    pub(super) scheme: Box<dyn Simulated>,
-    pub(super) frames: Frames,
-    pub(super) lookup: Lookup,
-    pub(super) stream: Stream,
-    pub(super) fills: Slab<Fill>,
-    /// Fills that wait for a frame, or for room to evict.
-    pub(super) held_fills: VecDeque<u32>,
-    pub(super) capture: Capture,
-    /// Pages written in this epoch, and which of their lines were dirty.
-    pub(super) written: Written,
-    pub(super) groups: Groups,
-    pub(super) calls: Calls,
-    pub(super) now: u64,
-    pub(super) log: Vec<Entry>,
-    /// What is left to read of a page: address and lines of each piece.
-    pub(super) pieces: Vec<(u64, u64)>,
-    /// Lines that came, for the machine to take.
-    pub answers: Vec<Answer>,
-    /// The scheme asked for a checkpoint: it has no room left.
-    pub wants_checkpoint: bool,
-    /// DRAM writes of a flush that are not done.
-    pub(super) flushing: u32,
-    /// What happened.
-    pub counts: Counts,
-    /// What went wrong in the scheme: the run is over.
-    pub failed: Option<Error>,
 }
 
 impl Controller {
@@ -445,9 +392,4 @@ impl Controller {
     pub fn is_quiet(&self) -> bool {
         self.fills.is_unused() && self.calls.is_empty() && self.flushing == 0
     }
-}
-
-/// Where a line lies in DRAM.
-pub(super) fn address(frame: u32, line: u64) -> u64 {
-    u64::from(frame) * crate::op::PAGE_BYTES + line % 64 * 64
 }

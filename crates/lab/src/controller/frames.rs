@@ -251,6 +251,11 @@ impl Frames {
     }
 }
 
+/// Where a line lies in DRAM.
+pub(super) fn address(frame: u32, line: u64) -> u64 {
+    u64::from(frame) * crate::op::PAGE_BYTES + line % 64 * 64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,4 +25,52 @@ pub(crate) mod timed;
 pub use counts::{Counts, Why};
 pub use epoch::Capture;
 pub use fill::Growth;
-pub use flow::{Answer, Controller, Order, Setting, Source};
+pub use flow::{Order, Setting};
+pub use requests::{Answer, Source};
+
+use crate::slab::Slab;
+use call::Calls;
+use counts::Written;
+use fill::Fill;
+use frames::Frames;
+use lookup::Lookup;
+use nvm::{Entry, Nvm};
+use requests::Groups;
+use std::collections::VecDeque;
+use stream::Stream;
+use timed::Timed;
+use twinpage_core::{Error, Simulated};
+
+/// The memory controller.
+pub struct Controller {
+    setting: Setting,
+    dram: Timed,
+    nvm_device: Timed,
+    nvm: Nvm,
+    scheme: Box<dyn Simulated>,
+    frames: Frames,
+    lookup: Lookup,
+    stream: Stream,
+    fills: Slab<Fill>,
+    /// Fills that wait for a frame, or for room to evict.
+    held_fills: VecDeque<u32>,
+    capture: Capture,
+    /// Pages written in this epoch, and which of their lines were dirty.
+    written: Written,
+    groups: Groups,
+    calls: Calls,
+    now: u64,
+    log: Vec<Entry>,
+    /// What is left to read of a page: address and lines of each piece.
+    pieces: Vec<(u64, u64)>,
+    /// Lines that came, for the machine to take.
+    pub answers: Vec<Answer>,
+    /// The scheme asked for a checkpoint: it has no room left.
+    pub wants_checkpoint: bool,
+    /// DRAM writes of a flush that are not done.
+    flushing: u32,
+    /// What happened.
+    pub counts: Counts,
+    /// What went wrong in the scheme: the run is over.
+    pub failed: Option<Error>,
+}

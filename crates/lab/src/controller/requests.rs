@@ -4,11 +4,31 @@
 //! * What happens at one time happens in the order in which it became known.
 //! * Nobody is told of requests without a group.
 
-use super::flow::Controller;
+use super::Controller;
 use super::nvm::Entry;
 use crate::device::{Class, Kind, NOBODY};
 use crate::slab::Slab;
 use std::collections::VecDeque;
+
+/// What a line came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// The DRAM cache.
+    Dram,
+    /// NVM: the page was not cached.
+    Nvm,
+}
+
+/// A line that was asked for is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// What the asker called it.
+    pub token: u32,
+    /// When.
+    pub at: u64,
+    /// From where.
+    pub source: Source,
+}
 
 /// What a finished group of requests was for.
 #[derive(Clone, Copy, Debug, Default)]

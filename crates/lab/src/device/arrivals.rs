@@ -2,7 +2,7 @@
 //!
 //! Most are asked for nearly in the order in which they come, and lie in that order. The others lie in a heap.
 
-use super::channel::Request;
+use super::request::Request;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -123,7 +123,7 @@ impl Eq for Arrival {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::channel::{Class, Kind, NO_SWEEP};
+    use crate::device::request::{Class, Kind, NO_SWEEP};
 
     #[test]
     fn they_come_in_order_of_time_then_of_asking() {

@@ -22,86 +22,15 @@
 
 use super::arrivals::ArrivalQueue;
 use super::bank::{Banks, Command, Run};
+use super::choice::Choice;
 use super::queue::Queue;
-use super::scheduler::Scheduler;
+use super::request::{Class, Done, Kind, NO_SWEEP, NOBODY, Request};
 use super::spec::Device;
 use super::timing::Timing;
 use crate::slab::Slab;
 
-/// Reads or writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// A read.
-    Read,
-    /// A write.
-    Write,
-}
-
-/// Who waits for it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Class {
-    /// A core, or something a core waits for.
-    Demand,
-    /// Nobody.
-    Background,
-}
-
-/// A run of lines in one row buffer of one bank.
-#[derive(Clone, Copy, Debug)]
-pub struct Request {
-    /// Told back when it is done.
-    pub id: u64,
-    /// What it is.
-    pub kind: Kind,
-    /// For whom.
-    pub class: Class,
-    /// The bank, over all ranks of the channel.
-    pub bank: u16,
-    /// Lines, one at least.
-    pub lines: u16,
-    /// The row buffer.
-    pub row: u64,
-    /// When it came, in cycles.
-    pub arrival: u64,
-    /// Runs of other row buffers that follow it; see [`Channel::push_sweep`].
-    pub(super) sweep: u32,
-}
-
-impl Request {
-    /// A request for a run of lines.
-    #[inline]
-    pub(super) fn new(id: u64, kind: Kind, class: Class, run: Run, arrival: u64) -> Request {
-        let Run { bank, lines, row } = run;
-        Request {
-            id,
-            kind,
-            class,
-            bank,
-            lines,
-            row,
-            arrival,
-            sweep: NO_SWEEP,
-        }
-    }
-}
-
-/// The name of a request nobody wants to hear of.
-pub const NOBODY: u64 = u64::MAX;
-
-/// Nothing follows.
-pub(super) const NO_SWEEP: u32 = u32::MAX;
-
 /// So many lines are written in turn where each keeps the bank busy.
 const PULSES: u16 = 4;
-
-/// A request whose last command was issued.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Done {
-    /// The request.
-    pub id: u64,
-    /// The cycle its last data arrives, or is safe in the cells.
-    pub at: u64,
-}
 
 /// One channel.
 #[derive(Clone, Debug)]
@@ -123,7 +52,7 @@ pub struct Channel {
     /// When anything last changed.
     pub(super) now: u64,
     pub(super) order: u64,
-    pub(super) chosen: Scheduler,
+    pub(super) chosen: Choice,
     /// Nothing not known yet is done before this cycle.
     pub(super) bound: u64,
     pub(super) done: Vec<Done>,
@@ -154,7 +83,7 @@ impl Channel {
             owed: [0; 2],
             now: 0,
             order: 0,
-            chosen: Scheduler::NONE,
+            chosen: Choice::NONE,
             bound: u64::MAX,
             done: Vec::new(),
             sweeps: Slab::default(),
@@ -323,7 +252,7 @@ impl Channel {
 
     /// When a request is done at the earliest if no other comes.
     fn done_alone(&self, request: &Request) -> u64 {
-        let (bank, column) = (usize::from(request.bank), column(request.kind));
+        let (bank, column) = (usize::from(request.bank), request.kind.column());
         let command = self.banks.next(bank, request.row, column);
         let cycle = self.banks.earliest(command, bank, request.arrival);
         // A refresh before it may close the row for it.
@@ -338,7 +267,7 @@ impl Channel {
     /// queue, and so does what is left of it.
     fn serve_alone(&mut self, mut request: Request, limit: u64) {
         let (bank, kind) = (usize::from(request.bank), request.kind);
-        let column = column(kind);
+        let column = kind.column();
         self.now = request.arrival;
         self.writing = true;
         let command = self.banks.next(bank, request.row, column);
@@ -386,7 +315,7 @@ impl Channel {
     /// follow as early as they can. Says how many lines were served.
     fn go(&mut self, request: &Request, cycle: u64, through: bool) -> u16 {
         let (bank, kind) = (usize::from(request.bank), request.kind);
-        let column = column(kind);
+        let column = kind.column();
         let command = self.banks.next(bank, request.row, column);
         let bit = 1_u64 << bank;
         self.owed = self.owed.map(|banks| banks & !bit);
@@ -459,12 +388,5 @@ impl Channel {
         self.chosen.is_current = false;
         self.queues[request.kind as usize].insert(request, self.order);
         self.order += 1;
-    }
-}
-
-pub(super) fn column(kind: Kind) -> Command {
-    match kind {
-        Kind::Read => Command::Read,
-        Kind::Write => Command::Write,
     }
 }

@@ -6,8 +6,9 @@
 //! ```
 
 use super::bank::Run;
-use super::channel::{Channel, Class, Done, Kind, Request};
+use super::channel::Channel;
 use super::energy::Commands;
+use super::request::{Class, Done, Kind, Request};
 use super::spec::Device;
 
 /// A memory of some channels.

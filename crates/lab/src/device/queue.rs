@@ -3,7 +3,7 @@
 //! * A bank's requests lie in order of age; which of them goes next, and its next command, is kept until
 //!   something of the bank changes, and found again when somebody asks.
 
-use super::channel::{Class, Kind, Request};
+use super::request::{Class, Kind, Request};
 use std::collections::VecDeque;
 
 /// A request in the queue.

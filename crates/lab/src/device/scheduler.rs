@@ -6,54 +6,10 @@
 //!   without any is compared with what is chosen, and with nothing else.
 
 use super::bank::Command;
-use super::channel::{Channel, Kind, Request, column};
+use super::channel::Channel;
+use super::choice::{Choice, Key};
 use super::queue::Head;
-
-/// A cycle, then a tag: the lowest goes first.
-type Key = u128;
-
-/// The command to go next.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Scheduler {
-    /// [`Key::MAX`] if there is nothing to do.
-    pub(super) key: Key,
-    pub(super) kind: Kind,
-    pub(super) bank: u16,
-    /// It stays the one as long as nothing changes.
-    pub(super) is_current: bool,
-    /// The banks looked at, by kind.
-    pub(super) view: [u64; 2],
-    /// The earliest column command among them, and the chosen one's.
-    pub(super) column: u64,
-    pub(super) own_column: u64,
-    /// No data can have arrived before this cycle.
-    pub(super) bound: u64,
-}
-
-impl Scheduler {
-    pub(super) const NONE: Scheduler = Scheduler {
-        key: Key::MAX,
-        kind: Kind::Read,
-        bank: 0,
-        is_current: false,
-        view: [0; 2],
-        column: u64::MAX,
-        own_column: u64::MAX,
-        bound: u64::MAX,
-    };
-
-    /// When it goes; `u64::MAX` if there is nothing to do.
-    #[inline]
-    pub(super) fn cycle(&self) -> u64 {
-        (self.key >> 64) as u64
-    }
-
-    /// Whether no other request's data could come before.
-    #[inline]
-    pub(super) fn is_first(&self) -> bool {
-        self.own_column <= self.column
-    }
-}
+use super::request::{Kind, Request};
 
 impl Channel {
     /// Makes sure that what is chosen is current.
@@ -66,10 +22,7 @@ impl Channel {
 
     fn find(&mut self) {
         let view = self.view();
-        self.chosen = Scheduler {
-            view,
-            ..Scheduler::NONE
-        };
+        self.chosen = Choice { view, ..Choice::NONE };
         self.look(Kind::Read, view[Kind::Read as usize]);
         self.look(Kind::Write, view[Kind::Write as usize]);
         self.decide();
@@ -100,13 +53,13 @@ impl Channel {
         self.rechoose(kind, among);
         let heads = &self.queues[kind as usize].heads;
         let (shared, floor) = (self.banks.shared(), self.now.max(self.banks.command()));
-        let Scheduler {
+        let Choice {
             key,
             mut column,
             mut own_column,
             ..
         } = self.chosen;
-        let (mut best, mut bank, command) = (key, 0, super::channel::column(kind) as usize);
+        let (mut best, mut bank, command) = (key, 0, kind.column() as usize);
         while among != 0 {
             let number = among.trailing_zeros();
             among &= among - 1;
@@ -187,7 +140,7 @@ impl Channel {
         let favour = self.banks.row(bank).filter(|_| !streak_over);
         let (place, waiting) = queue.choose(bank, favour);
         let request = &waiting.request;
-        let column = column(kind);
+        let column = kind.column();
         let command = self.banks.next(bank, request.row, column);
         let (place, class, order, arrival) = (place, request.class, waiting.order, request.arrival);
         let to_column = self.to_column(command);

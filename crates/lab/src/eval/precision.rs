@@ -6,8 +6,23 @@
 //!   estimator, with Student's distribution), and holds 95 of 100 times.
 //! * With fewer than [`FEWEST`] epochs there is no interval.
 
-use super::rows::Measure;
 use crate::machine::{Outcome, Sample};
+
+/// What of a run is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Measure {
+    Time = 0,
+    Writes = 1,
+}
+
+impl Measure {
+    pub(crate) fn of(self, run: &Outcome) -> f64 {
+        match self {
+            Measure::Time => run.time_ns as f64,
+            Measure::Writes => run.nvm_writes.total as f64,
+        }
+    }
+}
 
 /// Batches a run is cut into, at most.
 pub(super) const BATCHES: usize = 20;

@@ -5,9 +5,8 @@ use super::loads::Load;
 use super::open::{self, OPEN};
 use super::paper;
 use super::plan::{Artifact, CHOICES, PLACES, Runs, Variant, compared, made};
-use super::precision;
+use super::precision::{self, Measure};
 use super::{Request, Row, Run};
-use crate::machine::Outcome;
 use crate::schemes::SchemeName;
 use twinpage_baselines::SchemeKind;
 use twinpage_baselines::{page_overlay, thynvm};
@@ -17,22 +16,6 @@ use twinpage_core::dual_page;
 pub(super) type Which = (SchemeName, Variant);
 
 pub(super) const DUAL: Which = (SchemeName::DUAL_PAGE, Variant::Plain);
-
-/// What of a run is compared.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Measure {
-    Time = 0,
-    Writes = 1,
-}
-
-impl Measure {
-    pub(crate) fn of(self, run: &Outcome) -> f64 {
-        match self {
-            Measure::Time => run.time_ns as f64,
-            Measure::Writes => run.nvm_writes.total as f64,
-        }
-    }
-}
 
 /// A workload's value.
 #[derive(Clone, Copy)]

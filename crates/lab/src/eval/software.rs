@@ -9,7 +9,8 @@ use super::evidence;
 use super::paper;
 use super::plan::Variant;
 use super::precision;
-use super::rows::{DUAL, Measure, Summary, Table, Value, Which};
+use super::precision::Measure;
+use super::rows::{DUAL, Summary, Table, Value, Which};
 use super::{Row, Run};
 use twinpage_baselines::SchemeKind;
 

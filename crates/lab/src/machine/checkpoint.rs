@@ -1,8 +1,9 @@
 //! The end of an epoch (DPC 4.5.2): caches to DRAM, DRAM to NVM, the commit.
 
+use super::Machine;
 use super::Mode;
 use super::core::{Stall, State};
-use super::run::{Machine, context};
+use super::run::context;
 use std::collections::BTreeMap;
 use twinpage_core::Error;
 

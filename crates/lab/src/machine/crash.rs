@@ -5,7 +5,7 @@
 //!   recovered context says; memory must then be equal, byte for byte, and the workload's own check
 //!   must hold.
 
-use super::run::Machine;
+use super::Machine;
 use crate::controller::nvm::Nvm;
 use crate::op::PAGE_BYTES;
 use crate::schemes::SchemeName;

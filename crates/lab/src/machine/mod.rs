@@ -22,11 +22,16 @@ mod run;
 pub mod sharers;
 pub mod tlb;
 
-pub use outcome::{Outcome, Sample, Traffic};
-pub use run::{Ended, Machine, Stop};
+pub use outcome::{Ended, Outcome, Sample, Traffic};
+pub use run::Stop;
 
-use crate::controller::Setting;
-use hierarchy::Level;
+use crate::controller::{Controller, Setting};
+use crate::schemes::SchemeName;
+use crate::space::Space;
+use crate::workload::Workload;
+use hierarchy::{Hierarchy, Level};
+use miss_file::MissFile;
+use outcome::Ledger;
 use twinpage_baselines::Tables;
 
 /// Who waits for a checkpoint.
@@ -91,4 +96,26 @@ pub struct Plan {
     pub warm_up: u64,
     /// Instructions counted.
     pub instructions: u64,
+}
+
+/// A machine with a program in it.
+pub struct Machine<'w> {
+    plan: Plan,
+    scheme: SchemeName,
+    cores: Vec<core::Core>,
+    caches: Hierarchy,
+    controller: Controller,
+    space: Space,
+    workload: &'w mut dyn Workload,
+    asked: MissFile,
+    epoch_end: u64,
+    parking: bool,
+    ledger: Ledger,
+    /// Batches run, and by which core each, where a crash is to be checked.
+    batches: u64,
+    order: Vec<u8>,
+    remember: bool,
+    crash_at: u64,
+    /// One program of a mix is over.
+    mix_is_over: bool,
 }

@@ -1,13 +1,36 @@
 //! What a run says.
 
+use super::Machine;
 use super::core::{Core, STALLS};
-use super::run::{Ended, Machine};
 use crate::controller::Counts;
 use crate::controller::nvm::Wear;
 use crate::machine::hierarchy::Counts as CacheCounts;
 use std::collections::{BTreeMap, VecDeque};
 use twinpage_core::medium::Cause;
 use twinpage_measure::{Histogram, Percentiles};
+
+/// Why the machine stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ended {
+    /// As many instructions as were asked for.
+    #[default]
+    Instructions,
+    /// Every core's program is over, or one of a mix.
+    Programs,
+    /// The power failed.
+    Crash,
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Ended::Instructions => "instructions",
+            Ended::Programs => "programs",
+            Ended::Crash => "crash",
+        })
+    }
+}
 
 /// What is noted while the machine runs. Times are femtoseconds.
 #[derive(Debug, Default)]

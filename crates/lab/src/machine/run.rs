@@ -3,8 +3,8 @@
 use super::core::{Core, NO_REQUEST, Pending, Stall, State, Waiter};
 use super::hierarchy::{Access, Hierarchy};
 use super::miss_file::MissFile;
-use super::outcome::{Ledger, Outcome};
-use super::{Mode, Plan};
+use super::outcome::{Ended, Ledger, Outcome};
+use super::{Machine, Mode, Plan};
 use crate::controller::nvm::Nvm;
 use crate::controller::{Answer, Controller, Source};
 use crate::op::{self, Kind, Op};
@@ -18,56 +18,11 @@ use twinpage_core::{Error, Geometry, PageId, PageLines};
 /// A core may be so far ahead of memory, and of the core furthest behind: a few hundred instructions.
 const WINDOW_FS: u64 = 100_000_000;
 
-/// Why the machine stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Ended {
-    /// As many instructions as were asked for.
-    #[default]
-    Instructions,
-    /// Every core's program is over, or one of a mix.
-    Programs,
-    /// The power failed.
-    Crash,
-}
-
-impl std::fmt::Display for Ended {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Ended::Instructions => "instructions",
-            Ended::Programs => "programs",
-            Ended::Crash => "crash",
-        })
-    }
-}
-
 /// When to stop before the plan says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stop {
     /// The power fails at this time, in femtoseconds after the start of the counted run.
     pub crash_fs: Option<u64>,
-}
-
-/// A machine with a program in it.
-pub struct Machine<'w> {
-    pub(super) plan: Plan,
-    pub(super) scheme: SchemeName,
-    pub(super) cores: Vec<Core>,
-    pub(super) caches: Hierarchy,
-    pub(super) controller: Controller,
-    pub(super) space: Space,
-    pub(super) workload: &'w mut dyn Workload,
-    asked: MissFile,
-    pub(super) epoch_end: u64,
-    pub(super) parking: bool,
-    pub(super) ledger: Ledger,
-    /// Batches run, and by which core each, where a crash is to be checked.
-    pub(super) batches: u64,
-    pub(super) order: Vec<u8>,
-    pub(super) remember: bool,
-    pub(super) crash_at: u64,
-    /// One program of a mix is over.
-    mix_is_over: bool,
 }
 
 impl<'w> Machine<'w> {

@@ -1,12 +1,14 @@
 //! Recording changes to what files hold: their bytes, lengths and attributes.
 
+use super::Recorder;
 use super::attributes;
 use super::error::{Doing, Error, Refusal, Result};
 use super::format::{Attribute, Draft, Kind, State};
 use super::journal::Journal;
+use super::options::OWN_MAX;
 use super::path_at::{self, Found};
 use super::reach::Reach;
-use super::recorder::{OWN_MAX, Recorder, Tracked};
+use super::recorder::Tracked;
 use super::{Durability, Ident, PathAt, Recorded, Target};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{OFlags, Stat};

@@ -9,11 +9,12 @@ use super::error::{Doing, Error, Refusal, Result};
 use super::extents::next_data;
 use super::format::{DATA_MAX, Draft, Kept, Kind};
 use super::keep::Keep;
-use super::log::{Log, read_at};
+use super::log::Log;
+use super::options::{OWN_MAX, Options};
 use super::path_at::{self, Found};
 use super::reach::duplicate;
-use super::recorder::{OWN_MAX, Options};
 use super::safety::Safety;
+use super::whole::{read_at, sync_directory};
 use super::{Durability, Epoch, Ident, named};
 use rustix::fd::OwnedFd;
 use rustix::fs::Stat;
@@ -439,13 +440,4 @@ fn check_names(draft: &Draft<'_>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Makes the names in a directory durable.
-///
-/// # Errors
-/// [`Error::Io`].
-pub(super) fn sync_directory(dir: &Path) -> Result<()> {
-    let file = std::fs::File::open(dir).doing("open the directory", dir)?;
-    rustix::fs::fsync(file).doing("sync the directory", dir)
 }

@@ -6,12 +6,12 @@
 //!   back: as long as it is kept by a link, records of its changes name that link.
 //! * Other names are known when the program made them (`link`); a name is believed only after a look.
 
+use super::Recorder;
 use super::error::{Refusal, Result};
 use super::format::Kept;
 use super::keep::relative_name;
 use super::path_at;
 use super::reach::Reach;
-use super::recorder::Recorder;
 use super::{Epoch, Ident, OpenFile, PathAt, Target};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};

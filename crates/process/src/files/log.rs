@@ -10,12 +10,11 @@
 
 use super::error::{Doing, Error, Result};
 use super::format::{self, FLAG_DISK, HEAD, HEADER, Header, Kept, Kind, LOG_MAGIC, Record, VERSION};
-use super::progress::make_whole;
+use super::whole::{make_whole, read_at};
 use super::{Durability, Epoch, Ident};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::io;
 use std::path::{Path, PathBuf};
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, IntoBytes};
@@ -322,18 +321,4 @@ impl ReadLog {
         };
         Ok(self.read_record(entry.at)?.map_err(damaged)?.0)
     }
-}
-
-/// Reads until `into` is full or the file ends; says how many bytes were there.
-pub(super) fn read_at(file: &OwnedFd, into: &mut [u8], at: u64) -> io::Result<usize> {
-    let mut got = 0;
-    while got < into.len() {
-        match rustix::io::pread(file, &mut into[got..], at + got as u64) {
-            Ok(0) => break,
-            Ok(read) => got += read,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(got)
 }

@@ -49,6 +49,7 @@ mod links;
 mod log;
 mod named;
 mod names;
+mod options;
 mod path_at;
 mod progress;
 mod ranges;
@@ -59,12 +60,13 @@ mod rollback;
 mod safety;
 mod sync;
 mod undo;
+mod whole;
 
 pub use error::{Error, Refusal, Result};
 pub use inspect::{Summary, check, describe};
 pub use links::Linked;
+pub use options::Options;
 pub(crate) use recorder::is_pseudo;
-pub use recorder::{Options, Recorder};
 pub(crate) use rollback::forget;
 pub use rollback::{RolledBack, rollback, rollback_watched};
 pub use sync::EpochFiles;
@@ -75,10 +77,35 @@ pub(crate) use attributes::{read_all, write_all};
 pub(crate) use extents::{next_data, write_all_at, write_zeros};
 pub(crate) use ranges::Ranges;
 
-use rustix::fd::BorrowedFd;
+use journal::Journal;
+use links::Links;
+use recorder::{Listed, System, Tracked};
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{OFlags, Stat};
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use sync::Directories;
+
+/// Records what a program's changes to its files destroy. See the [module](self).
+pub struct Recorder {
+    journal: Journal,
+    options: Options,
+    /// The newest epoch known to be durable.
+    durable: Epoch,
+    round: u64,
+    files: HashMap<Ident, Tracked>,
+    spare: Vec<Ranges>,
+    created: BTreeSet<PathBuf>,
+    listed: HashMap<Ident, Listed>,
+    links: Links,
+    systems: Vec<System>,
+    dirs: Directories,
+    whole: HashMap<u64, OwnedFd>,
+    /// Files changed otherwise than by what was recorded.
+    others: Vec<OwnedFd>,
+    everything: bool,
+}
 
 /// What a checkpoint must survive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

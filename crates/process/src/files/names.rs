@@ -1,11 +1,11 @@
 //! Recording changes to names: what is made, removed and renamed.
 
+use super::Recorder;
 use super::error::{Refusal, Result};
 use super::format::{Draft, Kept, Kind, State};
-use super::journal::sync_directory;
 use super::path_at::{self, Found};
-use super::recorder::Recorder;
 use super::safety::Safety;
+use super::whole::sync_directory;
 use super::{Ident, New, PathAt, Recorded};
 use rustix::fs::{FileType, RenameFlags, Stat};
 use std::ops::Bound;

@@ -8,8 +8,7 @@
 
 use super::error::{Doing, Error, Result};
 use super::format::{ENTRY, HEADER, Header, PROGRESS_MAGIC, RawEntry, VERSION};
-use super::journal::sync_directory;
-use super::log::read_at;
+use super::whole::{make_whole, read_at, sync_directory};
 use super::{Epoch, Ident};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -254,27 +253,4 @@ fn moved_before(dir: &Path, durable: Epoch) -> Result<Vec<(Ident, Ident)>> {
             Ok(if same { before.all_moved() } else { Vec::new() })
         }
     }
-}
-
-/// Makes a file that holds a header and what follows it, under its name only when it does.
-///
-/// # Errors
-/// [`Error::Io`], [`Error::Full`].
-pub(super) fn make_whole(path: &Path, header: Header, rest: &[u8], sync: bool) -> Result<()> {
-    let fresh = path.with_extension("new");
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-    let file = rustix::fs::open(&fresh, flags, Mode::RUSR | Mode::WUSR).doing("make", &fresh)?;
-    let header = header.sealed();
-    let bytes = [header.as_bytes(), rest].concat();
-    let written = rustix::io::pwrite(&file, &bytes, 0).doing("write to", &fresh)?;
-    if written < bytes.len() {
-        return Err(Error::Full {
-            what: format!("the disk of {}", fresh.display()),
-            needed: bytes.len() as u64,
-        });
-    }
-    if sync {
-        rustix::fs::fsync(&file).doing("sync", &fresh)?;
-    }
-    rustix::fs::rename(&fresh, path).doing("put in place", path)
 }

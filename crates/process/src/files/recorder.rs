@@ -11,45 +11,17 @@
 use super::error::{Doing, Error, Refusal, Result};
 use super::journal::Journal;
 use super::links::Links;
+use super::options::{OWN_MAX, Options};
 use super::path_at::{self, Found};
 use super::ranges::Ranges;
 use super::reach::{Own, Reach, duplicate};
-use super::sync::{Directories, EpochFiles};
-use super::{Change, Durability, Epoch, Ident, Recorded, Summary, safety};
+use super::sync::EpochFiles;
+use super::{Change, Durability, Epoch, Ident, Recorded, Recorder, Summary, safety};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Stat, StatFs};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-
-/// Files of an epoch that get a descriptor of their own; for more, whole file systems are synced.
-pub(super) const OWN_MAX: usize = 256;
-
-/// How a [`Recorder`] works.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// What a checkpoint must survive.
-    pub durability: Durability,
-    /// The most bytes of records and copies; a change that needs more is refused with [`Error::Full`].
-    pub bytes_max: u64,
-    /// Above that many bytes an early checkpoint is asked for ([`Recorder::pressure`]).
-    pub pressure_bytes: u64,
-    /// Whether the file system of the state makes changes of names durable in their order; `None` asks it.
-    pub names_in_order: Option<bool>,
-}
-
-impl Options {
-    /// A gigabyte at most, an early checkpoint asked for above 64 MiB.
-    #[must_use]
-    pub fn new(durability: Durability) -> Options {
-        Options {
-            durability,
-            bytes_max: 1 << 30,
-            pressure_bytes: 64 << 20,
-            names_in_order: None,
-        }
-    }
-}
+use std::path::Path;
 
 /// A file touched in this epoch.
 #[derive(Default)]
@@ -73,7 +45,7 @@ pub(super) struct Tracked {
 }
 
 /// A file that checkpoints list.
-struct Listed {
+pub(super) struct Listed {
     /// The first checkpoint of the unbroken run of checkpoints that list it.
     since: Epoch,
     size: u64,
@@ -82,32 +54,12 @@ struct Listed {
 }
 
 /// A file system that was seen.
-struct System {
+pub(super) struct System {
     dev: u64,
     /// Its files are worth tracking.
     is_tracked: bool,
     /// It does not outlive the machine.
     is_in_memory: bool,
-}
-
-/// Records what a program's changes to its files destroy. See the [module](super).
-pub struct Recorder {
-    pub(super) journal: Journal,
-    options: Options,
-    /// The newest epoch known to be durable.
-    durable: Epoch,
-    round: u64,
-    pub(super) files: HashMap<Ident, Tracked>,
-    spare: Vec<Ranges>,
-    pub(super) created: BTreeSet<PathBuf>,
-    listed: HashMap<Ident, Listed>,
-    pub(super) links: Links,
-    systems: Vec<System>,
-    dirs: Directories,
-    whole: HashMap<u64, OwnedFd>,
-    /// Files changed otherwise than by what was recorded.
-    others: Vec<OwnedFd>,
-    everything: bool,
 }
 
 impl Recorder {

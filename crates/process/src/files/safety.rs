@@ -10,8 +10,8 @@
 //! file by the name it has by then, so names of old files that changed are made durable before it
 //! ([`Journal::settle_names`](super::journal::Journal::settle_names)).
 
+use super::Recorder;
 use super::path_at::Found;
-use super::recorder::Recorder;
 use super::{Durability, named};
 use rustix::fs::StatFs;
 

@@ -33,6 +33,7 @@
 use super::followed::Followed;
 use super::identity::Identity;
 use super::rest::is_asleep;
+use super::slumber::Slumber;
 use super::{Program, group_of};
 use crate::context::Member;
 use crate::descendants::{Descendants, State};
@@ -62,41 +63,6 @@ pub(super) struct Sleepers {
     identity: Option<Identity>,
     /// The program's, at this stop.
     pub(super) identity_now: Option<Identity>,
-}
-
-/// What a checkpoint held of one, and how it was let go.
-#[derive(Default)]
-pub(super) struct Slumber {
-    kept: Option<(Member, Arc<[u8]>)>,
-    /// Threads that wait for futexes in shared memory. Another process may have woken one that has had no turn yet: its
-    /// state alone tells.
-    in_shared_futexes: Vec<Tid>,
-    /// Threads that entered the call they were let go with.
-    entered: BTreeSet<Tid>,
-}
-
-impl Slumber {
-    /// A thread entered its call.
-    pub(super) fn enters(&mut self, tid: Tid) {
-        self.entered.insert(tid);
-    }
-
-    /// What the last checkpoint held of it.
-    pub(super) fn kept(&self) -> Option<&(Member, Arc<[u8]>)> {
-        self.kept.as_ref()
-    }
-
-    fn is_of_child(&self, parent: i32) -> bool {
-        self.kept
-            .as_ref()
-            .is_some_and(|(member, _)| member.parent == parent)
-    }
-
-    /// Whether all these threads are in their calls, or were when they were asked last.
-    fn holds(&self, mut threads: impl Iterator<Item = (Tid, State)>) -> bool {
-        let inside = |(tid, state)| state == State::Running && self.entered.contains(&tid);
-        self.kept.is_some() && threads.all(inside)
-    }
 }
 
 impl Sleepers {

@@ -1,7 +1,7 @@
 //! A descendant that is followed, and what a checkpoint reads of it.
 
-use super::asleep::Slumber;
 use super::rest::{Rest, Subject};
+use super::slumber::Slumber;
 use crate::clocks::Clocks;
 use crate::context::{self, Beside, StableState, Threads, VolatileState};
 use crate::descendants::Descendants;

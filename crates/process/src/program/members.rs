@@ -8,12 +8,13 @@
 //! * What cannot be captured of it, or put together again, is an error that names it; the checkpoint waits then.
 //! * A descendant that is killed meanwhile has the checkpoint wait as well, and is no error.
 
-use super::asleep::{Sleepers, Slumber};
+use super::asleep::Sleepers;
 use super::followed::{Followed, Look};
 use super::identity::Identity;
 use super::job::Job;
 use super::place::Place;
 use super::rest::Rest;
+use super::slumber::Slumber;
 use super::{Program, group_of, is_gone};
 use crate::clocks::Clocks;
 use crate::command_line::of_process;

@@ -25,6 +25,7 @@ mod members;
 mod place;
 mod processor;
 mod rest;
+mod slumber;
 mod standing;
 mod told;
 mod tree;

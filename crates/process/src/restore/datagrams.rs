@@ -4,8 +4,7 @@
 //! Else another socket has that address for as long as it takes; where it is not to be had, a message to a Unix socket
 //! comes from none, and one of UDP is lost.
 
-use super::sockets::{Made, family, new, reached_from};
-use super::unix_sockets::{address, in_directory};
+use super::made_sockets::{MadeSockets, family, new, reached_from};
 use crate::context::Context;
 use crate::datagrams::{Datagram, Sender};
 use crate::descriptors::{Held, What};
@@ -23,7 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 ///
 /// # Errors
 /// Names the descriptor of a Unix socket whose messages could not be sent.
-pub(super) fn put_back(context: &Context, made: &Made) -> Result<()> {
+pub(super) fn put_back(context: &Context, made: &MadeSockets) -> Result<()> {
     for (descriptor, held) in context.fixed.descriptors.iter().zip(&context.live.held) {
         let (Held::Messages(messages), Some(receiver)) = (held, made.open.get(&descriptor.fd)) else {
             continue;
@@ -48,9 +47,9 @@ fn send(from: impl AsFd, bytes: &[u8], to: &impl SocketAddrArg) -> io::Result<()
     Ok(())
 }
 
-fn send_unix(message: &Datagram, receiver: &Named, made: &Made) -> io::Result<()> {
+fn send_unix(message: &Datagram, receiver: &Named, made: &MadeSockets) -> io::Result<()> {
     let is_reached = receiver.mode.is_some() || receiver.name.file().is_none();
-    let Some(to) = address(&receiver.name).transpose()?.filter(|_| is_reached) else {
+    let Some(to) = receiver.name.address().transpose()?.filter(|_| is_reached) else {
         return Ok(()); // its file is gone: nothing can be sent to it any more
     };
     let is_sender = |fd: &&OwnedFd| {
@@ -62,7 +61,7 @@ fn send_unix(message: &Datagram, receiver: &Named, made: &Made) -> io::Result<()
         .values()
         .find(is_sender)
         .filter(|_| message.from != Sender::None);
-    in_directory(&receiver.name, || match (sender, &message.from) {
+    receiver.name.in_directory(|| match (sender, &message.from) {
         (Some(sender), _) => send(sender, &message.bytes, &to),
         (None, from) => send(stand_in(from)?, &message.bytes, &to),
     })
@@ -80,7 +79,7 @@ fn stand_in(from: &Sender) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn send_udp(message: &Datagram, receiver: &OwnedFd, made: &Made) -> io::Result<()> {
+fn send_udp(message: &Datagram, receiver: &OwnedFd, made: &MadeSockets) -> io::Result<()> {
     let Sender::Internet(from) = message.from else {
         return Ok(());
     };

@@ -5,8 +5,9 @@
 //! there only once the program is, and so is its terminal: the kernel's half of the restore opens them ([`own_path`]).
 //! Descriptors of processes come when those are there ([`pidfds`]).
 
+use super::made_sockets::MadeSockets;
 use super::objects::Made;
-use super::{Surroundings, pidfds, sockets};
+use super::{Surroundings, pidfds};
 use crate::context::Context;
 use crate::descriptors::countdowns::Countdown;
 use crate::descriptors::{Descriptor, Held, OWN_TERMINAL, What, inotify};
@@ -286,7 +287,7 @@ pub(super) struct Opener<'a> {
     /// The program's ends of its relayed streams, each to be placed once or more.
     streams: [Option<OwnedFd>; 3],
     /// Its sockets to the outside.
-    sockets: &'a sockets::Made,
+    sockets: &'a MadeSockets,
     /// Inodes that changed when files were rolled back.
     moved: &'a [(Ident, Ident)],
     /// Both ends of the pipes that were made, by the old pipe's number.

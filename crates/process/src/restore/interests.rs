@@ -1,10 +1,9 @@
 //! What poll descriptors wait for: epoll(7).
 
 use super::With;
+use super::apart::Table;
 use super::files::Sources;
-use super::kernel::write;
-use super::space::run;
-use super::tables::Table;
+use super::in_process::{run, write};
 use crate::context::Context;
 use crate::descriptors::polls::Interest;
 use crate::descriptors::{Descriptor, Held, What};

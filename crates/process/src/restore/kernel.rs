@@ -1,11 +1,11 @@
 //! What the kernel keeps for a program, set again by injected calls.
 
 use super::With;
+use super::apart::Table;
 use super::files::Sources;
+use super::in_process::{put, run, words, write};
 use super::interests::set_interests;
 use super::pidfds;
-use super::space::run;
-use super::tables::Table;
 use crate::context::Context;
 use crate::descriptors::{Descriptor, Held, LockKind, OWN_TERMINAL};
 use crate::error::{Error, Result};
@@ -38,16 +38,6 @@ pub(super) fn set(process: &Process, context: &Context, with: &With<'_>) -> Resu
     run(process, &mut close, "close what is not the program's")?;
     set_settings(process.pid(), &context.fixed.kernel.settings);
     install(process, with.filter)
-}
-
-pub(super) fn write(process: &Process, at: u64, bytes: &[u8]) -> Result<()> {
-    process
-        .write(at, bytes)
-        .map_err(|source| Error::target("cannot write to the new process", source))
-}
-
-pub(super) fn words(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 /// prctl(2), `PR_SET_MM_MAP`: eleven addresses, the auxiliary vector, and the program's file.
@@ -312,25 +302,6 @@ fn open_own(process: &Process, context: &Context, is_asked: impl Fn(&Path) -> bo
             call(libc::SYS_lseek, &[opened, *at, libc::SEEK_SET as u64])?;
         }
         put(process, opened, descriptor).map_err(open)?;
-    }
-    Ok(())
-}
-
-/// Puts what a process opened at `opened` where `descriptor` was.
-pub(super) fn put(process: &Process, opened: u64, descriptor: &Descriptor) -> std::io::Result<()> {
-    let call = |number, arguments: &[u64]| inject::call(process, process.pid(), number, arguments);
-    let (place, cloexec) = (
-        descriptor.fd as u64,
-        if descriptor.cloexec { libc::O_CLOEXEC } else { 0 },
-    );
-    if opened != place {
-        call(libc::SYS_dup3, &[opened, place, cloexec as u64])?;
-        call(libc::SYS_close, &[opened])?;
-    } else if descriptor.cloexec {
-        call(
-            libc::SYS_fcntl,
-            &[place, libc::F_SETFD as u64, libc::FD_CLOEXEC as u64],
-        )?;
     }
     Ok(())
 }

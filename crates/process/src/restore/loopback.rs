@@ -5,7 +5,7 @@
 //! 2. Each end is sent what it had not received, by the other.
 //! 3. Ends that sent their end send it; one whose other end was closed loses that.
 
-use super::sockets::{Made, family, new, reached_from, set_options};
+use super::made_sockets::{MadeSockets, family, new, reached_from, set_options};
 use crate::context::Context;
 use crate::descriptors::{Held, What};
 use crate::error::{Error, Result};
@@ -32,7 +32,7 @@ struct Wanted<'c> {
 ///
 /// # Errors
 /// Names the descriptor.
-pub(super) fn make(context: &Context, made: &mut Made) -> Result<()> {
+pub(super) fn make(context: &Context, made: &mut MadeSockets) -> Result<()> {
     let all = context.fixed.descriptors.iter().zip(&context.live.held);
     let all = all.filter(|(one, _)| one.shares == one.fd);
     let wanted: BTreeMap<u64, Wanted<'_>> = all
@@ -60,7 +60,11 @@ pub(super) fn make(context: &Context, made: &mut Made) -> Result<()> {
 }
 
 /// Both ends of a connection; one, where the other was closed.
-fn again(one: Wanted<'_>, other: Option<Wanted<'_>>, made: &Made) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
+fn again(
+    one: Wanted<'_>,
+    other: Option<Wanted<'_>>,
+    made: &MadeSockets,
+) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
     let here = SocketAddr::from(one.socket.address);
     let there = match (other, one.end.address) {
         (Some(other), _) => other.socket.address.into(),
@@ -89,7 +93,7 @@ fn again(one: Wanted<'_>, other: Option<Wanted<'_>>, made: &Made) -> io::Result<
     Ok((ours, other.map(|_| theirs)))
 }
 
-impl Made {
+impl MadeSockets {
     /// The program's listeners that take connections to an address: several, where they share it (`SO_REUSEPORT`).
     fn listening_at(&self, address: SocketAddr) -> Vec<BorrowedFd<'_>> {
         let all = self.listening.iter().filter(|(_, bound)| covers(*bound, address));
@@ -217,7 +221,7 @@ mod tests {
             let (socket, end) = looked.as_ref()?;
             Some(Wanted { fd: 0, socket, end })
         });
-        let (one, other) = again(first.unwrap(), second, &Made::default()).unwrap();
+        let (one, other) = again(first.unwrap(), second, &MadeSockets::default()).unwrap();
         let (one, other) = (TcpStream::from(one), other.map(TcpStream::from));
         for (stream, looked) in [Some(&one), other.as_ref()].into_iter().zip(&before) {
             let (Some(stream), Some((socket, end))) = (stream, looked) else {
@@ -282,7 +286,7 @@ mod tests {
         (end.unread, other_end.unread) = (bytes.clone(), bytes.clone());
         let [first, second] =
             [(&socket, &end), (&other_socket, &other_end)].map(|(socket, end)| Wanted { fd: 0, socket, end });
-        let (one, other) = again(first, Some(second), &Made::default()).unwrap();
+        let (one, other) = again(first, Some(second), &MadeSockets::default()).unwrap();
         for end in [one, other.unwrap()] {
             let mut read = vec![0; MOST_BYTES];
             TcpStream::from(end).read_exact(&mut read).unwrap();
@@ -293,7 +297,7 @@ mod tests {
     /// The kernel gives a connection to any of the listeners that share a port.
     #[test]
     fn listeners_that_share_a_port_take_it() {
-        let mut made = Made::default();
+        let mut made = MadeSockets::default();
         let mut address = SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0));
         for number in 0..3 {
             let fd = new(family(address), SocketType::STREAM).unwrap();

@@ -12,13 +12,16 @@
 //!
 //! A failure on the way leaves the state directory as it was.
 
+mod apart;
 mod datagrams;
 mod files;
+mod in_process;
 mod interests;
 mod ipc;
 mod kernel;
 mod loading;
 mod loopback;
+mod made_sockets;
 mod objects;
 mod pairs;
 mod pidfds;
@@ -26,11 +29,14 @@ mod pipes;
 mod registers;
 pub mod sockets;
 mod space;
-pub mod tables;
+mod tables;
 mod terminals;
 mod threads;
 mod tree;
 pub mod unix_sockets;
+
+pub use apart::{Table, side_by_side};
+pub use made_sockets::MadeSockets;
 
 use crate::advice::AdviceInForce;
 use crate::context::Context;
@@ -93,7 +99,7 @@ pub struct Surroundings<'a> {
     /// Its standard streams.
     pub streams: &'a Stdio,
     /// Its sockets to the outside.
-    pub sockets: &'a sockets::Made,
+    pub sockets: &'a MadeSockets,
     /// The level above which the processor's features are hidden from it.
     pub cpu_floor: Option<Level>,
     /// It is told of the resume by a signal, before it goes on.
@@ -107,7 +113,7 @@ struct With<'a> {
     sources: &'a files::Sources,
     store: &'a Store,
     filter: &'a Filter,
-    apart: &'a [tables::Table],
+    apart: &'a [Table],
 }
 
 /// Brings back the program of `context`, all of whose descriptors are in one table but for `apart`, and whose pages are in `store`. Files that the rollback had to
@@ -123,7 +129,7 @@ pub fn restore(
     surroundings: &Surroundings<'_>,
     filter: &Filter,
     moved: &[(Ident, Ident)],
-    apart: &[tables::Table],
+    apart: &[Table],
 ) -> Result<Restored> {
     let streams = surroundings.streams;
     use twinpage_core::Scheme;

@@ -5,7 +5,7 @@
 //! 3. Half-closes, then options, then the closed ends are closed.
 //! 4. Every descriptor gets its place.
 
-use super::space::run;
+use super::in_process::run;
 use crate::context::Context;
 use crate::descriptors::{Descriptor, Held, What};
 use crate::error::{Error, Result};

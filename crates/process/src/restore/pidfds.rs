@@ -4,7 +4,7 @@
 //!   descriptors wait for is set then.
 //! * One of a process that was waited for is of a helper that was waited for, and is there from the beginning.
 
-use super::kernel::put;
+use super::in_process::put;
 use crate::context::Context;
 use crate::descriptors::{Held, What};
 use crate::error::{Error, Result};

@@ -2,6 +2,7 @@
 //! reset leaves them.
 
 use super::loopback;
+use super::made_sockets::{MadeSockets, family, new, reached_from, set_options};
 use crate::context::Context;
 use crate::descriptors::{Held, What};
 use crate::error::{Error, Result};
@@ -9,38 +10,19 @@ use crate::sockets::{Address, Phase, Socket};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use twinpage_os::reset::Resetter;
 use twinpage_os::socket;
-
-/// The program's sockets, by the number of their descriptor.
-#[derive(Debug, Default)]
-pub struct Made {
-    pub(super) open: BTreeMap<i32, OwnedFd>,
-    /// Those that listen, and where they are bound.
-    pub(super) listening: Vec<(i32, SocketAddr)>,
-    /// Listeners that have `SO_REUSEADDR` by our doing, by inode.
-    pub lent: HashSet<u64>,
-}
-
-impl Made {
-    /// The program has them: ours are closed, so that each ends when the program closes it. Gives
-    /// [`Made::lent`].
-    #[must_use]
-    pub fn into_lent(self) -> HashSet<u64> {
-        self.lent
-    }
-}
 
 /// Makes all of them, those first whose ports must be free: nothing else has changed when a port is taken.
 ///
 /// # Errors
 /// Names the address that is taken.
-pub fn make(context: &Context) -> Result<Made> {
-    let mut made = Made::default();
+pub fn make(context: &Context) -> Result<MadeSockets> {
+    let mut made = MadeSockets::default();
     let all =
         || (context.fixed.descriptors.iter().zip(&context.live.held)).filter(|(one, _)| one.shares == one.fd);
     for (descriptor, _) in all() {
@@ -72,31 +54,6 @@ pub fn make(context: &Context) -> Result<Made> {
         }
     }
     Ok(made)
-}
-
-pub(super) fn family(address: impl Into<SocketAddr>) -> AddressFamily {
-    match address.into() {
-        SocketAddr::V4(_) => AddressFamily::INET,
-        SocketAddr::V6(_) => AddressFamily::INET6,
-    }
-}
-
-pub(super) fn new(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
-    Ok(socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
-}
-
-pub(super) fn set_options(fd: &OwnedFd, socket: &Socket) -> io::Result<()> {
-    for (level, name, value) in &socket.options {
-        if socket::option_of(fd.as_fd(), *level, *name)? != *value {
-            socket::set_option_of(fd.as_fd(), *level, *name, value)?;
-        }
-    }
-    for (name, size) in [libc::SO_SNDBUF, libc::SO_RCVBUF].into_iter().zip(socket.buffers) {
-        if let Some(size) = size {
-            socket::set_option(fd.as_fd(), name, &size.to_ne_bytes())?;
-        }
-    }
-    Ok(())
 }
 
 /// Why a socket did not get its address again.
@@ -187,17 +144,6 @@ fn connection(socket: &Socket, phase: Phase, resetter: &mut Option<Resetter>) ->
         .retain(|(level, ..)| *level != libc::IPPROTO_IPV6); // not once it was connected
     set_options(&fd, &settable)?;
     Ok(fd)
-}
-
-/// The same address, for a socket of this family.
-pub(super) fn reached_from(family: AddressFamily, address: SocketAddr) -> SocketAddr {
-    match address.ip() {
-        IpAddr::V4(v4) if family == AddressFamily::INET6 => (v4.to_ipv6_mapped(), address.port()).into(),
-        IpAddr::V6(_) if family == AddressFamily::INET => {
-            (address.ip().to_canonical(), address.port()).into()
-        }
-        _ => address,
-    }
 }
 
 /// Leaves a socket as a connect(2) does that was begun, and refused meanwhile: a second one is told of it.

@@ -1,6 +1,7 @@
 //! The program's address space, made anew in an emptied process.
 
 use super::files::Sources;
+use super::in_process::run;
 use crate::advice::Advice;
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -10,18 +11,6 @@ use twinpage_os::remote::Process;
 
 /// Where the kernel's own mappings wait while the rest is unmapped: low, where nothing else is.
 const PARK: u64 = 0x10_0000;
-
-/// Runs a batch and fails with the first call that failed.
-pub(super) fn run(process: &Process, calls: &mut [Call], what: &str) -> Result<()> {
-    inject::run(process, process.pid(), calls)
-        .map_err(|source| Error::target(format!("cannot {what}"), source))?;
-    for call in calls.iter() {
-        call.result().map_err(|source| {
-            Error::target(format!("cannot {what} (system call {})", call.number()), source)
-        })?;
-    }
-    Ok(())
-}
 
 /// Unmaps everything but the injected code; the kernel's mappings go where the program had them.
 pub(super) fn empty(process: &Process, context: &Context) -> Result<()> {

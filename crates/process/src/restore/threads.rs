@@ -1,8 +1,7 @@
 //! The threads of a process made again: ids, rights, what belongs to each, and the timers that may signal one.
 
-use super::kernel::{words, write};
-use super::space::run;
-use super::tables::Table;
+use super::apart::Table;
+use super::in_process::{run, run_in, words, write};
 use crate::context::Context;
 use crate::credentials::CAPABILITIES_VERSION_3;
 use crate::error::{Error, Result};
@@ -167,14 +166,6 @@ pub(super) fn set_threads(process: &Process, context: &Context) -> Result<()> {
         run_in(process, tid, &mut [call])?;
     }
     Ok(())
-}
-
-pub(super) fn run_in(process: &Process, tid: Tid, calls: &mut [Call]) -> Result<()> {
-    let set = |source| Error::target(format!("cannot set up thread {tid}"), source);
-    inject::run(process, tid, calls).map_err(set)?;
-    calls
-        .iter()
-        .try_for_each(|call| call.result().map(drop).map_err(set))
 }
 
 fn set_scheduling(tid: Tid, steady: &ThreadState) -> Result<()> {

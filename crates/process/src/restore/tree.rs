@@ -8,7 +8,7 @@
 //! * Those that had ended come to the same end when all are there, and wait for their parents. The signals of that are
 //!   taken away: those that a process had not been given yet are given again with the others.
 
-use super::kernel::{words, write};
+use super::in_process::{words, write};
 use crate::context::{Context, Ending, Member, MemberState};
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};

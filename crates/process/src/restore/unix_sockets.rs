@@ -1,7 +1,7 @@
 //! Unix sockets with a name, made again: once the files of the program are as they were at the checkpoint.
 
 use super::datagrams;
-use super::sockets::Made;
+use super::made_sockets::MadeSockets;
 use crate::context::Context;
 use crate::descriptors::What;
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ use twinpage_os::socket;
 ///
 /// # Errors
 /// Names what is taken.
-pub fn make(context: &Context, state: &Path, into: &mut Made) -> Result<()> {
+pub fn make(context: &Context, state: &Path, into: &mut MadeSockets) -> Result<()> {
     let all = || {
         let descriptors = context.fixed.descriptors.iter();
         descriptors.filter_map(|descriptor| match &descriptor.what {
@@ -37,7 +37,7 @@ pub fn make(context: &Context, state: &Path, into: &mut Made) -> Result<()> {
     }
     datagrams::put_back(context, into)?; // also what came before the receiver was connected
     for (descriptor, named) in all() {
-        if let (Some(fd), Some(peer)) = (into.open.get(&descriptor.fd), address(&named.peer)) {
+        if let (Some(fd), Some(peer)) = (into.open.get(&descriptor.fd), named.peer.address()) {
             // A peer that is gone is heard of at the next message.
             let _ = peer.and_then(|peer| connect(fd, &peer));
         }
@@ -68,14 +68,6 @@ fn kind(named: &Named) -> SocketType {
     }
 }
 
-pub(super) fn address(name: &Name) -> Option<rustix::io::Result<SocketAddrUnix>> {
-    match name {
-        Name::None => None,
-        Name::Abstract(name) => Some(SocketAddrUnix::new_abstract_name(name)),
-        Name::File(path) | Name::Near { name: path, .. } => Some(SocketAddrUnix::new(path.as_path())),
-    }
-}
-
 fn again(named: &Named, state: &Path) -> Result<OwnedFd> {
     let make = || -> io::Result<OwnedFd> {
         let fd = socket_with(AddressFamily::UNIX, kind(named), SocketFlags::CLOEXEC, None)?;
@@ -98,7 +90,7 @@ fn again(named: &Named, state: &Path) -> Result<OwnedFd> {
 
 /// Gives a socket its name again, and the file to it, unless the program removed that.
 fn take_name(fd: &OwnedFd, named: &Named) -> io::Result<()> {
-    let Some(address) = address(&named.name).transpose()? else {
+    let Some(address) = named.name.address().transpose()? else {
         return Ok(());
     };
     let Some(path) = named.name.file() else {
@@ -109,7 +101,7 @@ fn take_name(fd: &OwnedFd, named: &Named) -> io::Result<()> {
         bind(fd, &address)?;
         io::Result::Ok(left)
     };
-    in_directory(&named.name, || match named.mode {
+    named.name.in_directory(|| match named.mode {
         Some(mode) => {
             let mode = bind()?.unwrap_or(mode);
             Ok(rustix::fs::chmod(&path, Mode::from_raw_mode(mode))?)
@@ -138,18 +130,6 @@ fn take_name_apart(fd: &OwnedFd, named: &Named, name: &Path, state: &Path) -> io
     };
     take_name(fd, &apart)?;
     Ok(rustix::fs::rmdir(&directory)?)
-}
-
-/// Does something in the directory at which a name begins.
-pub(super) fn in_directory<T>(name: &Name, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    let Name::Near { directory, .. } = name else {
-        return work();
-    };
-    let before = rustix::fs::open(".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::process::chdir(directory)?;
-    let done = work();
-    rustix::process::fchdir(before)?;
-    done
 }
 
 /// Does something while the directories of a name are there. Those that the program removed, with the file of a socket

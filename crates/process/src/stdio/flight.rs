@@ -22,8 +22,7 @@
 //! * One of the two last words is right at every instant.
 
 use super::error::{Error, Result};
-use super::input::SPLICE_BYTES;
-use super::log::Log;
+use super::log::{Log, SPLICE_BYTES};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::fs::OpenOptions;

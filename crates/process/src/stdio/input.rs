@@ -11,7 +11,7 @@ use super::context::{InputContext, Modes, Typed};
 use super::error::{Error, Result};
 use super::flight::Flight;
 use super::inside::Inside;
-use super::log::Log;
+use super::log::{Log, SPLICE_BYTES};
 use super::outside::{Kind, kind, reopen};
 use super::queue::{self, Look};
 use super::terminal::RealTerminal;
@@ -26,8 +26,6 @@ use std::sync::Arc;
 const AHEAD_BYTES: u64 = 65536;
 /// How many bytes a terminal is fed at once, and how many unread ones are enough for it.
 const KEYS_BYTES: u64 = 1024;
-/// What is moved from a pipe at once.
-pub(super) const SPLICE_BYTES: usize = 65536;
 
 /// Where input comes from.
 #[derive(Debug)]

@@ -32,6 +32,8 @@ use std::sync::Arc;
 
 /// Bytes after which a new file is begun.
 const SEGMENT_BYTES: u64 = 8 << 20;
+/// What is moved from a pipe at once.
+pub(super) const SPLICE_BYTES: usize = 65536;
 
 /// One file of a log.
 #[derive(Clone, Debug)]

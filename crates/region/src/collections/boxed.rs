@@ -6,9 +6,9 @@
 //! | address | length |   of a slice or text
 //! ```
 
-use crate::heap::marking::mark_block;
+use crate::heap::marking::block;
 use crate::heap::{Brand, Heap, HeapError, RawHeap};
-use crate::marks::{LINE, mark_bytes, mark_line};
+use crate::marks::{LINE, Span, mark_append, mark_bytes, mark_spans};
 use crate::persist::{Empty, Kind, Name, Of, Persist, Types};
 use std::alloc::Layout;
 use std::borrow::{Borrow, BorrowMut};
@@ -93,7 +93,7 @@ impl<'r, T> Box<'r, T> {
 
     #[inline]
     fn fill(at: NonNull<T>, value: T) -> Box<'r, T> {
-        mark_block(at.as_ptr());
+        mark_append([block(at.as_ptr())]);
         // SAFETY: the block is new and fits a `T`.
         unsafe { at.write(value) };
         Box {
@@ -163,7 +163,7 @@ impl<'r, T: ?Sized> DerefMut for Box<'r, T> {
     fn deref_mut(&mut self) -> &mut T {
         let (bytes, align) = (size_of_val(&**self), align_of_val(&**self));
         match (1..=align.min(LINE)).contains(&bytes) {
-            true => mark_line(self.at.as_ptr().cast::<u8>()),
+            true => mark_spans([Span::of_line(self.at.as_ptr().cast::<u8>())]),
             false => mark_bytes(self.at.as_ptr().cast::<u8>(), bytes),
         }
         // SAFETY: the box owns a value there, and is borrowed mutably.

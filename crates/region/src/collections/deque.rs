@@ -16,8 +16,9 @@ mod traits;
 pub use traits::IntoIter;
 
 use super::vec::in_bounds;
-use crate::heap::marking::{drop_values, mark_element, mark_elements};
+use crate::heap::marking::{drop_values, element};
 use crate::heap::{Heap, HeapError};
+use crate::marks::mark_spans;
 use std::iter::Chain;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut, Range, RangeBounds};
@@ -266,7 +267,7 @@ impl<'r, T> VecDeque<'r, T> {
             return None;
         }
         let at = self.value(index);
-        mark_element(at);
+        mark_spans([element(at)]);
         // SAFETY: the value is there, and the ring borrowed alone.
         Some(unsafe { &mut *at })
     }
@@ -365,7 +366,7 @@ impl<'r, T> VecDeque<'r, T> {
             a < length && b < length,
             "swapping values {a} and {b} of {length}"
         );
-        mark_elements(self.value(a), self.value(b));
+        mark_spans([a, b].map(|index| element(self.value(index))));
         // SAFETY: both values are there.
         unsafe { std::ptr::swap(self.value(a), self.value(b)) };
     }

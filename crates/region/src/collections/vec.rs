@@ -18,8 +18,8 @@ pub use extract::{ExtractIf, Splice};
 pub(super) use room::RawBlock;
 
 use crate::heap::Heap;
-use crate::heap::marking::{drop_values, mark_element, mark_elements, mark_last};
-use crate::marks::{LINE, mark_append, mark_bytes};
+use crate::heap::marking::{drop_values, element};
+use crate::marks::{LINE, Span, mark_append, mark_bytes, mark_spans};
 use std::marker::PhantomData;
 use std::ops::{Bound, Deref, DerefMut, Index, IndexMut, Range, RangeBounds};
 use std::ptr::NonNull;
@@ -201,7 +201,7 @@ impl<'r, T> Vec<'r, T> {
             "swapping values {a} and {b} of {length}"
         );
         let (a, b) = (self.place(a), self.place(b));
-        mark_elements(a, b);
+        mark_spans([element(a), element(b)]);
         // SAFETY: both values are there.
         unsafe { a.swap(b) };
     }
@@ -217,7 +217,7 @@ impl<'r, T> Vec<'r, T> {
             self.grow(1, true);
         }
         let (length, at) = (self.length, self.place(self.length));
-        mark_last(at);
+        mark_append([element(at)]);
         // SAFETY: there is room.
         unsafe { at.write(value) };
         self.length = length + 1;
@@ -286,7 +286,7 @@ impl<'r, T> Vec<'r, T> {
         unsafe {
             let value = self.place(index).read();
             if index != last {
-                mark_element(self.place(index));
+                mark_spans([element(self.place(index))]);
                 self.place(last).copy_to_nonoverlapping(self.place(index), 1);
             }
             value
@@ -438,7 +438,10 @@ impl<'r, T> Vec<'r, T> {
         self.reserve(more);
         let at = self.place(length);
         match more * Self::BYTES {
-            bytes @ 1..=LINE => mark_append(at, bytes),
+            bytes @ 1..=LINE => {
+                let last = at.cast::<u8>().wrapping_add(bytes - 1);
+                mark_append([Span::of_line(at.cast::<u8>()), Span::of_line(last)]);
+            }
             bytes => mark_bytes(at, bytes),
         }
         // SAFETY: there is room for all of them, marked; there is no other slice of this vector's block.

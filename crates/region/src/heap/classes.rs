@@ -2,11 +2,12 @@
 //!
 //! A block of a class is aligned to whatever power of two divides the class.
 
-use super::format::{SLAB_HEADER, UNIT};
+use super::format::{CLASSES, SLAB_HEADER, UNIT};
 use std::alloc::Layout;
 
 /// How many classes there are.
 pub(crate) const COUNT: usize = 43;
+const _: () = assert!(COUNT <= CLASSES);
 /// The largest block of a slab.
 pub(crate) const LARGEST: usize = 56 << 10;
 /// Blocks up to this size live in slabs of one unit.

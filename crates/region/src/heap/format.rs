@@ -7,8 +7,6 @@
 //! * A slab is a run of blocks of one size. Blocks lie at its end, so each is aligned to whatever
 //!   power of two divides its size.
 
-use super::classes;
-
 /// Bytes in a unit.
 pub(crate) const UNIT: usize = 64 << 10;
 /// `TpHeap`, and two zero bytes.
@@ -19,6 +17,8 @@ pub(crate) const VERSION: u32 = 1;
 pub(crate) const SLAB_MAGIC: u32 = u32::from_le_bytes(*b"TpSl");
 /// Shards, each with slabs of its own.
 pub(crate) const SHARDS: usize = 16;
+/// Size classes a shard has a place for.
+pub(crate) const CLASSES: usize = 48;
 /// Lists of free runs, by length.
 pub(crate) const BINS: usize = 96;
 /// Where the first table lies.
@@ -72,7 +72,7 @@ pub(crate) struct Bins {
 /// The slabs of a shard that have room, by size class.
 #[repr(C)]
 pub(crate) struct Shard {
-    pub(crate) partial: [u32; 48],
+    pub(crate) partial: [u32; CLASSES],
 }
 
 /// What a unit is.
@@ -134,5 +134,4 @@ const _: () = {
     assert!(std::mem::offset_of!(Header, bins) == 64);
     assert!(std::mem::offset_of!(Header, shards) == 1024);
     assert!(size_of::<Header>() <= FIRST_TABLE);
-    assert!(classes::COUNT <= 48);
 };

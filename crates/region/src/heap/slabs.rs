@@ -9,7 +9,7 @@
 use super::HeapError;
 use super::classes::{self, BLOCKS, BYTES};
 use super::format::{Header, SHARDS, SLAB_HEADER, SLAB_MAGIC, Slab, UNIT};
-use crate::marks::{mark_append, mark_bytes};
+use crate::marks::{Span, mark_append, mark_bytes};
 use std::num::NonZero;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -300,7 +300,9 @@ impl Slabs {
 /// The header and a word are about to be written. The first words are on the header's line.
 #[inline(always)]
 fn mark_bits(slab: *mut Slab, word: usize) {
-    mark_append(slab, SLAB_HEADER + (word + 1) * 8);
+    let first = slab.cast::<u8>();
+    let last = first.wrapping_add(SLAB_HEADER + (word + 1) * 8 - 1);
+    mark_append([Span::of_line(first), Span::of_line(last)]);
 }
 
 /// Whether it is a slab, and of that class.

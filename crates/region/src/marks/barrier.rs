@@ -3,7 +3,7 @@
 //! * Nearly always that is a store for each few lines, by arithmetic on the address: in the window of the innermost
 //!   update, in groups that are noted, with nothing of the lines frozen ([`mark_simply`]). All else is [`mark_any`].
 //! * How many operations are under way at once is limited by their instructions, so every one counts: sizes known to
-//!   the compiler make few of them, and what several marks have in common is done once ([`mark_both`]).
+//!   the compiler make few of them, and what several marks have in common is done once ([`mark_spans`]).
 
 use super::wide_marks::Few;
 use super::{FLIP, LINE, LINES_PER_PAGE, MARKED, all, listed, mark, marks, note, outside_update, saved, set};
@@ -84,57 +84,49 @@ pub(crate) fn mark_value<T>(at: *const T) {
     }
 }
 
-/// [`mark_bytes`] of bytes that lie on the line of an address, and on no other.
+/// [`mark_bytes`] of several, at once.
 ///
 /// # Panics
 /// As [`mark_bytes`].
 #[inline(always)]
-pub(crate) fn mark_line<T>(at: *const T) {
-    mark_few([Span::of_line(at)]);
-}
-
-/// [`mark_bytes`] of both.
-///
-/// # Panics
-/// As [`mark_bytes`].
-#[inline(always)]
-pub(crate) fn mark_both(one: Span, other: Span) {
-    // A quarter of the instructions less than one by one: 3% of those of hash-rand and of sps.
-    if one.is_few() && other.is_few() {
-        return mark_few([one, other]);
+pub(crate) fn mark_spans<const N: usize>(spans: [Span; N]) {
+    // Of two a quarter of the instructions less than one by one: 3% of those of hash-rand and of sps.
+    if spans.iter().all(|span| span.is_few()) {
+        return mark_few(spans);
     }
-    for Span { at, bytes, .. } in [one, other] {
+    for Span { at, bytes, .. } in spans {
         mark_bytes(std::ptr::without_provenance::<u8>(at), bytes);
     }
 }
 
-/// [`mark_bytes`] of the first and the last line of some bytes that are probably marked already, as the end of a growing
-/// vector or a counter. A look is cheaper than the marks where the processor predicts its answer.
+/// [`mark_spans`] of lines that are probably marked already, as the end of a growing vector or a counter. A look is
+/// cheaper than the marks where the processor predicts its answer.
 ///
 /// # Panics
 /// As [`mark_bytes`].
 #[inline(always)]
-pub(crate) fn mark_append<T: ?Sized>(at: *const T, bytes: usize) {
-    let at = at.addr();
+pub(crate) fn mark_append<const N: usize>(spans: [Span; N]) {
+    if !spans.iter().all(|span| span.is_one) {
+        return mark_spans(spans);
+    }
     let here = gate::here();
-    let [offset] = here.offsets_of([at]);
-    if offset < DATA_BYTES {
+    let offsets = here.offsets_of(spans.map(|span| span.at));
+    if offsets.iter().fold(0, |all, offset| all | offset) < DATA_BYTES {
         let map = here.current.load(Ordering::Relaxed);
         // SAFETY: as in `mark_simply`. A mark that is seen was set when nothing of the line was frozen.
-        let is_marked = |at| unsafe { mark(map, at / LINE) }.load(Ordering::Acquire) == MARKED;
-        if is_marked(offset) && (bytes == 1 || is_marked(offset + bytes - 1)) {
+        let is_marked = |at: &usize| unsafe { mark(map, at / LINE) }.load(Ordering::Acquire) == MARKED;
+        if offsets.iter().all(is_marked) {
             fence(Ordering::Release); // as in `mark_lines`
             return;
         }
     }
-    mark_ends_anew(at, bytes);
+    mark_anew(spans);
 }
 
-/// What is left when that is not so.
+/// What is left when one is not.
 #[inline(never)]
-fn mark_ends_anew(at: usize, bytes: usize) {
-    let ends = [at, at + bytes - 1];
-    mark_few(ends.map(|at| Span::of_line(std::ptr::without_provenance::<u8>(at))));
+fn mark_anew<const N: usize>(spans: [Span; N]) {
+    mark_few(spans);
 }
 
 /// [`mark_bytes`] of more than a line, not worth a copy wherever it is called.

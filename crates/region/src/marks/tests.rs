@@ -107,10 +107,10 @@ fn two_lines_are_marked_together() {
     let mark_and_write = |line: usize, value: u8| {
         updating(place, || {
             for (one, two) in [(near, far), (far, near)] {
-                mark_both(
+                mark_spans([
                     Span::of_line(at(place, one, line)),
                     Span::of_line(at(place, two, line + 1)),
-                );
+                ]);
             }
             for (page, line) in [(near, line), (near, line + 1), (far, line), (far, line + 1)] {
                 // SAFETY: usable memory of this test's own window.
@@ -140,7 +140,7 @@ fn two_lines_are_marked_together() {
     }
 
     let _outer = other.enter();
-    let both = |one, two| mark_both(Span::of_line(one), Span::of_line(two));
+    let both = |one, two| mark_spans([Span::of_line(one), Span::of_line(two)]);
     updating(place, || both(at(place, near, 20), at(other, near, 21)));
     assert_eq!((marked(place, near) >> 20, marked(other, near)), (1, 1 << 21));
     assert!(std::panic::catch_unwind(|| both(at(other, 0, 0), at(place, 0, 0))).is_err());

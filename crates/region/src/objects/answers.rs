@@ -3,7 +3,7 @@
 //! * A caller counts itself as a sleeper, then looks whether another thread has the turn, and sleeps. Who gives up the
 //!   turn looks for sleepers afterwards, and wakes them all. A fence on either side: none sleeps while the turn is free.
 
-use super::host::Outcome;
+use super::function::Outcome;
 use crate::error::Result;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};

@@ -1,7 +1,7 @@
 //! Makes bases, copies of the region in the folder where it keeps calls: see [`super::kept`].
 
+use super::Objects;
 use super::kept::{Kept, sync_folder};
-use super::server::Objects;
 use crate::error::{Error, Result};
 use crate::inspect::inspect;
 use crate::region::Inner;

@@ -1,15 +1,17 @@
 //! What a handle does.
 
-use super::host::{Arguments, Object, Returned, encode};
+use super::Objects;
+use super::function::{Arguments, Returned, encode};
+use super::host::Object;
 use super::life::Life;
 use super::remote::Remote;
-use super::server::Objects;
 use super::thread::{Next, next, returned};
 use crate::error::{Error, Result};
 use serde::Serialize;
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Makes calls of an object's methods: what is in its handle.
@@ -192,4 +194,52 @@ impl Here {
 fn answer<R: Any>(outcome: super::Outcome) -> R {
     let value = outcome.and_then(|value| value.downcast::<R>().ok());
     *value.expect("an instant operation returns what its handle promises")
+}
+
+/// The persistent object `name` of the region in the file `path`, which another process has open, and the object with it:
+/// that process makes the calls of the handle. They are logged and durable as its own. The type is the same there, of the
+/// same build: only a process with the same methods is let in.
+///
+/// Clones of a handle share a connection, on which one call is made after the other; share the object once more for calls
+/// beside one another. A deferrable call is sent and returns; one that cannot be made is told by the next call that answers,
+/// which is not made then. Whoever has a handle holds the object: it is not freed meanwhile. A method of an object calls no
+/// shared one: the two could wait for each other.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # std::env::set_current_dir(folder.path())?;
+/// use twinpage::objects::share;
+/// use twinpage::{Persist, Region};
+///
+/// #[derive(Persist)]
+/// struct Counter {
+///     value: u64,
+/// }
+///
+/// #[twinpage::object]
+/// impl Counter {
+///     pub fn add(&mut self, by: u64) {
+///         self.value += by;
+///     }
+///     pub fn value(&self) -> u64 {
+///         self.value
+///     }
+/// }
+///
+/// let region = Region::open("counter.twin")?;
+/// let counter = region.object::<Counter>("counter", |_| Counter { value: 0 })?;
+/// let shared = share::<Counter>("counter.twin", "counter")?; // most often in another process
+/// shared.add(7);
+/// assert_eq!(shared.value()?, 7);
+/// assert_eq!(counter.value()?, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Invalid`] when no process has the region open, or that has not opened the object, or has it with other methods.
+/// Calls fail with the errors that they have there, and with [`Error::Invalid`] when that process has ended, and in a
+/// thread with a name, whose calls could not be known again.
+pub fn share<T: Object>(path: impl AsRef<Path>, name: &str) -> Result<T::Handle> {
+    let remote = Remote::connect(path.as_ref(), name, T::FUNCTIONS)?;
+    Ok(T::handle(Calls::there(remote)))
 }

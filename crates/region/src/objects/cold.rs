@@ -9,10 +9,10 @@
 //! * A call that is logged leaves its object where it is; it comes back when the call is run, all of it. Where that finds
 //!   no room, it is called where it is, and pages that it writes come back with their checkpoint.
 
+use super::Objects;
 use super::group::Server;
 use super::hosts::read;
 use super::life::Life;
-use super::server::Objects;
 use crate::error::{Error, Result};
 use crate::root::filled_pages;
 use std::collections::{BTreeSet, HashMap};

@@ -8,9 +8,8 @@
 //! * Calls are run when they were written. A power cut can take the last of them from the leader and leave them here:
 //!   that is noticed, and a new backup is needed.
 
+use super::Objects;
 use super::file::log_path;
-use super::run::in_update;
-use super::server::Objects;
 use super::tail::{Seen, Tail};
 use crate::error::{Error, Result};
 use crate::region::{Inner, Region};
@@ -160,7 +159,7 @@ impl Follower {
         self.catch_up()?;
         let place = &mut self.place;
         if let Some(place) = place.take() {
-            in_update(&self.inner, |update| place.remove(update))?;
+            self.inner.in_update(|update| place.remove(update))?;
         }
         self.inner.checkpoint()?;
         self.objects.keep(lock);
@@ -176,12 +175,12 @@ impl Follower {
         let log = log_path(&self.leader);
         let ran = self.objects.with_turn(|server| {
             let ran = server.follow(&self.objects, found, &found.entries[from..], &log)?;
-            in_update(&self.inner, |update| *place.get_mut(update) = now);
+            self.inner.in_update(|update| *place.get_mut(update) = now);
             Ok(ran)
         });
         // What was not run is to be seen again.
         if ran.is_err() {
-            let [id, position, life, seen] = in_update(&self.inner, |update| *place.get(update));
+            let [id, position, life, seen] = self.inner.in_update(|update| *place.get(update));
             self.tail = Tail::after(&self.leader, id, GroupAt { position, life }, seen);
         }
         ran

@@ -1,12 +1,12 @@
 //! What the thread with the turn does: takes the calls that wait, makes them durable with one flush, and runs them.
 
+use super::Objects;
 use super::answers::Answers;
-use super::host::{Outcome, Undecodable};
+use super::function::{Outcome, Undecodable};
 use super::hosts::{Freed, read, write};
 use super::keeper::Keeper;
 use super::replay::{Left, id_of, number};
 use super::run::Ran;
-use super::server::Objects;
 use super::table::ObjectTable;
 use crate::error::{Error, Result};
 use crate::region::Inner;

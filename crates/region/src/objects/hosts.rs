@@ -4,7 +4,8 @@
 //! * The lock is taken outside updates, so that no thread waits for it inside one.
 //! * The number of an object that was freed is never another's: calls that come too late find that it was.
 
-use super::host::{Function, Hosted};
+use super::function::Function;
+use super::host::Hosted;
 use super::life::freed;
 use crate::error::Error;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

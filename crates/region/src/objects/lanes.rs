@@ -14,7 +14,7 @@
 //!   object has the same value, and its blocks may have other addresses.
 //! * Handing calls over takes some microseconds: what takes less is run by the one thread.
 
-use super::host::{Arguments, Function, Outcome, Undecodable};
+use super::function::{Arguments, Function, Outcome, Undecodable};
 use super::run::{Outcomes, in_order};
 use crate::address::Place;
 use crate::collections;

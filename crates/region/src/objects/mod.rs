@@ -29,6 +29,7 @@ mod cold;
 mod file;
 mod follow;
 mod follower;
+mod function;
 mod group;
 mod host;
 mod hosts;
@@ -50,14 +51,14 @@ pub mod thread;
 mod wire;
 mod withdraw;
 
-pub use calls::Calls;
+pub use calls::{Calls, share};
 pub use follow::{Follow, News, follow};
 pub use follower::Follower;
-pub use host::{Arguments, Function, Object, Outcome, Returned, Undecodable, logged};
+pub use function::{Arguments, Function, Outcome, Returned, Undecodable, logged};
+pub use host::Object;
 pub use lanes::{Lane, LaneRun, Lanes, Parts};
 pub use listing::{Operation, Operations, operations};
 pub use past::{Past, Until, go_back, kept};
-pub use remote::share;
 pub use table::{ObjectInfo, list};
 /// Makes a persistent object of an `impl` block.
 ///
@@ -102,12 +103,56 @@ pub use table::{ObjectInfo, list};
 pub use twinpage_macros::object;
 pub use withdraw::{Withdrawn, withdraw};
 
+use crate::address::Place;
 use crate::control_socket::Sharing;
 use crate::error::{Error, Result};
+use crate::next_level::NextLevel;
 use crate::region::{Attached, Region, Update};
-use server::Objects;
+use answers::Answers;
+use cold::Clock;
+use file::LogFile;
+use group::Server;
+use hosts::Hosts;
+use lanes::LaneThreads;
+use sharing::Sharers;
 use std::any::Any;
-use std::sync::{Arc, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use thread::Threads;
+use twinpage_core::operation_log::Appender;
+use twinpage_os::Lock;
+
+/// The objects of a region and their log.
+pub(crate) struct Objects {
+    window: Place,
+    file: LogFile,
+    /// What callers append to.
+    appender: Appender,
+    /// Bytes that may wait before a caller runs them.
+    few: u64,
+    /// The turn. None when the region is closed.
+    server: Mutex<Option<Server>>,
+    hosts: RwLock<Hosts>,
+    /// All calls before this position were run.
+    ran: AtomicU64,
+    /// The thread that ran calls last.
+    last_server: AtomicU32,
+    lanes: LaneThreads,
+    threads: Threads,
+    answers: Answers,
+    /// The last checkpoint will need no log.
+    is_clean: AtomicBool,
+    /// It runs another region's calls, and takes none.
+    follows: AtomicBool,
+    /// The lock of the region that this one has taken over from.
+    taken_over: Mutex<Option<Lock>>,
+    sharers: Sharers,
+    /// What is called is kept: see [`kept`](self::kept).
+    keeps: bool,
+    /// Where cold objects go, if the region has such a place, and which are cold.
+    next: Option<Arc<NextLevel>>,
+    clock: Clock,
+}
 
 impl Region {
     /// The persistent object `name`: the one there is, with all calls that the operation log has of it run, or the one

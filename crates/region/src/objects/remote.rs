@@ -4,8 +4,7 @@
 //! * When the other process ends, or closes the region, calls fail from then on, deferrable ones in silence: the next call
 //!   that answers says so.
 
-use super::calls::Calls;
-use super::host::{Object, Returned};
+use super::function::{Function, Returned};
 use super::thread::Next;
 use super::wire::{Answer, Asked, Made, decode, receive, send};
 use crate::control_socket;
@@ -16,61 +15,6 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// The persistent object `name` of the region in the file `path`, which another process has open, and the object with it:
-/// that process makes the calls of the handle. They are logged and durable as its own. The type is the same there, of the
-/// same build: only a process with the same methods is let in.
-///
-/// Clones of a handle share a connection, on which one call is made after the other; share the object once more for calls
-/// beside one another. A deferrable call is sent and returns; one that cannot be made is told by the next call that answers,
-/// which is not made then. Whoever has a handle holds the object: it is not freed meanwhile. A method of an object calls no
-/// shared one: the two could wait for each other.
-///
-/// ```
-/// # let folder = tempfile::tempdir()?;
-/// # std::env::set_current_dir(folder.path())?;
-/// use twinpage::objects::share;
-/// use twinpage::{Persist, Region};
-///
-/// #[derive(Persist)]
-/// struct Counter {
-///     value: u64,
-/// }
-///
-/// #[twinpage::object]
-/// impl Counter {
-///     pub fn add(&mut self, by: u64) {
-///         self.value += by;
-///     }
-///     pub fn value(&self) -> u64 {
-///         self.value
-///     }
-/// }
-///
-/// let region = Region::open("counter.twin")?;
-/// let counter = region.object::<Counter>("counter", |_| Counter { value: 0 })?;
-/// let shared = share::<Counter>("counter.twin", "counter")?; // most often in another process
-/// shared.add(7);
-/// assert_eq!(shared.value()?, 7);
-/// assert_eq!(counter.value()?, 7);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
-/// # Errors
-/// [`Error::Invalid`] when no process has the region open, or that has not opened the object, or has it with other methods.
-/// Calls fail with the errors that they have there, and with [`Error::Invalid`] when that process has ended, and in a
-/// thread with a name, whose calls could not be known again.
-pub fn share<T: Object>(path: impl AsRef<Path>, name: &str) -> Result<T::Handle> {
-    let path = path.as_ref();
-    let functions: Vec<_> = T::FUNCTIONS.iter().map(|function| function.signature).collect();
-    let request = json!({ "ask": "share", "object": name, "functions": functions });
-    let (_, stream) = control_socket::connect(path, &request)?;
-    let remote = Remote {
-        path: path.to_owned(),
-        connection: Mutex::new(Some(stream)),
-    };
-    Ok(T::handle(Calls::there(remote)))
-}
-
 /// A connection to the process that has the region open; none when that has ended.
 #[derive(Debug)]
 pub(super) struct Remote {
@@ -79,6 +23,17 @@ pub(super) struct Remote {
 }
 
 impl Remote {
+    /// A connection for calls of the object `name`, which has these functions.
+    pub(super) fn connect(path: &Path, name: &str, functions: &[Function]) -> Result<Remote> {
+        let functions: Vec<_> = functions.iter().map(|function| function.signature).collect();
+        let request = json!({ "ask": "share", "object": name, "functions": functions });
+        let (_, stream) = control_socket::connect(path, &request)?;
+        Ok(Remote {
+            path: path.to_owned(),
+            connection: Mutex::new(Some(stream)),
+        })
+    }
+
     fn talk<R>(&self, talk: impl FnOnce(&UnixStream) -> io::Result<R>) -> Result<R> {
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let talked = connection.as_ref().and_then(|stream| talk(stream).ok());

@@ -1,7 +1,7 @@
 //! Calls that an earlier process logged, and that no checkpoint has yet.
 
 use super::file::LogFile;
-use super::host::Function;
+use super::function::Function;
 use crate::error::Result;
 use std::collections::HashMap;
 use twinpage_core::operation_log::{Entry, Found, NAMED};

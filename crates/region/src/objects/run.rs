@@ -1,8 +1,7 @@
 //! Runs calls: one after the other, each as far as it comes.
 
-use super::host::{Arguments, Outcome, Undecodable};
+use super::function::{Outcome, Undecodable};
 use crate::error::{Error, Result};
-use crate::region::{Inner, Update, View};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use twinpage_core::operation_log::Logged;
@@ -30,24 +29,6 @@ impl Ran {
         self.calls += more.calls;
         self.undecodable = more.undecodable;
     }
-}
-
-impl Undecodable {
-    /// That a call of an object to a method of that signature has them.
-    #[cold]
-    pub(super) fn error(self, object: &str, signature: &str) -> Error {
-        let Undecodable(why) = self;
-        Error::Invalid(format!(
-            "the call of the object {object:?} to `{signature}` cannot be made: its arguments cannot be read again as they \
-             are written ({why}); types that do not say which bytes follow, as `serde_json::Value` and those with serde's \
-             `untagged`, `flatten` and `skip_serializing_if`, are passed as text"
-        ))
-    }
-}
-
-pub(super) fn in_update<R>(inner: &Inner, change: impl FnOnce(&Update<'_>) -> R) -> R {
-    let _inside = inner.place().enter();
-    change(&Update::new(View::new(inner.place(), inner)))
 }
 
 /// Runs calls in order until `is_enough` says so after one of them. A panic ends the call it is in, and nothing else.
@@ -90,15 +71,4 @@ pub(super) fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "something that is not text".to_owned())
-}
-
-impl Arguments<'_> {
-    /// Those of a call.
-    #[inline]
-    pub(super) fn of<'a>(call: &Logged<'a>) -> Arguments<'a> {
-        Arguments {
-            bytes: call.arguments,
-            lane: call.lane,
-        }
-    }
 }

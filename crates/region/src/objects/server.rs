@@ -1,11 +1,13 @@
 //! The turn: one thread at a time flushes the open group and runs the calls of all threads.
 
+use super::Objects;
 use super::answers::Answers;
 use super::cold::Clock;
 use super::file::{APART, LogFile, ROOM, random};
 use super::follower::PLACE;
+use super::function::{Outcome, Undecodable};
 use super::group::{Server, made_later};
-use super::host::{Host, Hosted, Object, Outcome, Undecodable};
+use super::host::{Host, Hosted, Object};
 use super::hosts::{Freed, Hosts, read, write};
 use super::keeper::Keeper;
 use super::lanes::LaneThreads;
@@ -15,7 +17,6 @@ use super::sharing::Sharers;
 use super::table::{ObjectTable, position_of, remove_unopened};
 use super::thread::{Known, Threads, thread_number};
 use crate::error::{Error, Result};
-use crate::next_level::NextLevel;
 use crate::region::{Attached, Region, Update};
 use crate::superblock::LogPosition;
 use std::fmt;
@@ -23,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
 };
-use twinpage_core::operation_log::{Appender, Call, Entry, Logged, NAMED};
+use twinpage_core::operation_log::{Call, Entry, Logged, NAMED};
 use twinpage_os::Lock;
 
 /// Bytes of calls that may wait before a caller runs them, where a flush takes about a microsecond: few enough to be in
@@ -31,38 +32,6 @@ use twinpage_os::Lock;
 const FEW: u64 = 64 << 10;
 /// How many times as much may wait where another thread ran calls last: the object is in that one's cache.
 const OTHERS: u64 = 4;
-
-/// The objects of a region and their log.
-pub(crate) struct Objects {
-    window: crate::address::Place,
-    file: LogFile,
-    /// What callers append to.
-    appender: Appender,
-    /// Bytes that may wait before a caller runs them.
-    few: u64,
-    /// The turn. None when the region is closed.
-    server: Mutex<Option<Server>>,
-    hosts: RwLock<Hosts>,
-    /// All calls before this position were run.
-    pub(super) ran: AtomicU64,
-    /// The thread that ran calls last.
-    last_server: AtomicU32,
-    pub(super) lanes: LaneThreads,
-    pub(super) threads: Threads,
-    pub(super) answers: Answers,
-    /// The last checkpoint will need no log.
-    is_clean: AtomicBool,
-    /// It runs another region's calls, and takes none.
-    follows: AtomicBool,
-    /// The lock of the region that this one has taken over from.
-    taken_over: Mutex<Option<Lock>>,
-    pub(super) sharers: Sharers,
-    /// What is called is kept: see [`super::kept`].
-    keeps: bool,
-    /// Where cold objects go, if the region has such a place, and which are cold.
-    pub(super) next: Option<Arc<NextLevel>>,
-    pub(super) clock: Clock,
-}
 
 /// The turn of a thread, until it is dropped.
 struct Turn<'a> {

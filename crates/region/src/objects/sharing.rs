@@ -7,9 +7,10 @@
 //! * After a deferrable call that cannot be made, no call is made until the other end was told.
 //! * Who shares an object holds it, until its connection ends: a process that is killed holds nothing.
 
-use super::host::{Arguments, Outcome, Shape};
+use super::Objects;
+use super::function::{Arguments, Outcome};
+use super::host::Shape;
 use super::hosts::read;
-use super::server::Objects;
 use super::thread::thread_number;
 use super::wire::{Answer, Asked, Made, decode, receive, send};
 use crate::control_socket::Sharing;

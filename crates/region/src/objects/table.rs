@@ -7,7 +7,6 @@
 //! * Where an object lies and what type it is say the roots; how large it is with all it owns, a walk of the region.
 //! * Regions of builds without a table get it when the first of their objects is opened.
 
-use super::run::in_update;
 use crate::collections;
 use crate::control_socket;
 use crate::error::{Error, Result, RootError};
@@ -127,7 +126,7 @@ impl ObjectTable {
 
     /// All objects, with their numbers.
     pub(super) fn all(&self, inner: &Inner) -> Vec<(u64, String)> {
-        in_update(inner, |update| {
+        inner.in_update(|update| {
             let entries = self.root.get(update).entries.iter();
             entries.map(|entry| (entry.id, entry.name.to_string())).collect()
         })
@@ -135,7 +134,7 @@ impl ObjectTable {
 
     /// The last number that was given.
     pub(super) fn last(&self, inner: &Inner) -> u64 {
-        in_update(inner, |update| self.root.get(update).last)
+        inner.in_update(|update| self.root.get(update).last)
     }
 
     /// The number that an object has, or would get.

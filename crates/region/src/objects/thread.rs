@@ -11,7 +11,7 @@
 //!   first new call is refused.
 //! * A close ends the run: the next one begins again.
 
-use super::server::Objects;
+use super::Objects;
 use crate::error::{Error, Result};
 use crate::persist::Persist;
 use crc32c::crc32c_append;

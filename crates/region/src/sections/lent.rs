@@ -67,7 +67,7 @@ impl Lent {
             // SAFETY: a line of the region, which only this thread writes, and one of its own.
             let (now, before) = unsafe { (marks::line_at(at), marks::line_at((&raw const held).cast())) };
             if now[from..to] != before[from..to] {
-                marks::mark_line(at);
+                marks::mark_spans([marks::Span::of_line(at)]);
             }
         }
     }

@@ -4,7 +4,7 @@ use super::{Court, Extent, Known, Verdict, Votes, number};
 use crate::eval::evidence::is_far;
 use crate::eval::paper::{self, Paper};
 use crate::eval::plan::{FIGURE_10, INSTRUCTIONS, SOFTWARE, Variant};
-use crate::eval::rows::Measure;
+use crate::eval::precision::Measure;
 use crate::eval::software::{by_transaction, until_durable};
 use twinpage_baselines::SchemeKind::{
     self, CopyOnWrite, DualPage, DudeTm, InPlace, Nvml, PageOverlay, ThyNvm, UndoLog,

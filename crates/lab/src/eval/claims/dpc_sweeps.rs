@@ -6,7 +6,7 @@ use crate::eval::Run;
 use crate::eval::evidence::is_far;
 use crate::eval::paper;
 use crate::eval::plan::Variant;
-use crate::eval::rows::Measure;
+use crate::eval::precision::Measure;
 use twinpage_baselines::SchemeKind::DualPage;
 use twinpage_core::dual_page::BITS_PER_PAGE;
 

@@ -19,7 +19,7 @@ use super::loads::{Load, names};
 use super::paper::Paper;
 use super::plan::{Runs, Variant};
 use super::precision;
-use super::rows::Measure;
+use super::precision::Measure;
 use super::{Request, Run};
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@ use super::{Court, Extent, Verdict, Votes, number};
 use crate::eval::Run;
 use crate::eval::paper::{self, Paper};
 use crate::eval::plan::Variant;
-use crate::eval::rows::Measure;
+use crate::eval::precision::Measure;
 use twinpage_baselines::SchemeKind::{self, CopyOnWrite, DualPage, UndoLog};
 
 /// Programs of Twins' Figure 2.

@@ -1,11 +1,11 @@
 //! Artifacts: the figures and sentences that are repeated, the runs and the rows of each.
 
+use super::choices::{DEVICES, HEADLINES, OPEN, SHOWN, SWEPT, compared};
 use super::measure::Measure;
 use super::rows::{Row, Table};
 use super::runs::{Key, Other, Runs};
 use crate::bus::Config;
 use crate::eval::each;
-use crate::workload::sps::ALL;
 
 /// All artifacts, and what they show.
 pub const ARTIFACTS: [(&str, &str); 11] = [
@@ -40,28 +40,6 @@ pub const ARTIFACTS: [(&str, &str); 11] = [
     ),
 ];
 
-/// The lab's other memories.
-pub(super) const DEVICES: [&str; 5] = ["stt-ram", "rram", "pcm", "pcm-mlc", "optane-like"];
-/// Programs shown on them.
-pub(super) const SHOWN: [&str; 4] = ["lcs", "ics", "tcs", "tcs-clwb"];
-/// Programs of the sweeps.
-pub(super) const SWEPT: [&str; 2] = ["tcm", "tcs"];
-/// What the paper leaves open.
-pub(super) const OPEN: [(&str, Other); 5] = [
-    ("as in the machine file", Other::Nothing),
-    ("durable in the cells", Other::Cells),
-    ("only the last swap persisted", Other::Last),
-    ("a log of an eighth", Other::Log(0.125)),
-    ("a log of eight times", Other::Log(8.0)),
-];
-/// The ratios shown for each choice.
-pub(super) const HEADLINES: [(&str, &str); 4] = [
-    ("lcs", "l"),
-    ("ics", "lcs"),
-    ("tcs", "lcs"),
-    ("tcs-clwb", "lcs-clwb"),
-];
-
 /// What an artifact shows.
 pub(super) fn title(artifact: &str) -> &'static str {
     let found = ARTIFACTS.iter().find(|(name, _)| *name == artifact);
@@ -76,12 +54,6 @@ pub(super) struct Artifact(&'static str);
 pub(super) fn chosen(names: &[String]) -> Result<Vec<Artifact>, String> {
     let names = each::chosen("mss", &ARTIFACTS, names)?;
     Ok(names.into_iter().map(Artifact).collect())
-}
-
-/// Programs of Figures 4 and 5: all but those without a log and with a disk or checkpoints.
-pub(super) fn compared() -> impl Iterator<Item = &'static str> {
-    let is_compared = |name: &&str| !["none", "dl", "l-ckpt"].contains(name);
-    ALL.iter().map(|variant| variant.name).filter(is_compared)
 }
 
 impl Artifact {

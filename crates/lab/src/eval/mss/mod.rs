@@ -5,6 +5,7 @@
 //! * No number of the paper goes into a run.
 
 mod artifact;
+mod choices;
 mod measure;
 mod paper;
 mod rows;

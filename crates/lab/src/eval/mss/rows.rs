@@ -1,6 +1,6 @@
 //! Rows: what follows from the runs, beside what the paper says.
 
-use super::artifact::{DEVICES, HEADLINES, OPEN, SHOWN, SWEPT, compared};
+use super::choices::{DEVICES, HEADLINES, OPEN, SHOWN, SWEPT, compared};
 use super::measure::Measure;
 use super::paper::said;
 use super::runs::{Key, Other, Run, Runs};

@@ -1,6 +1,6 @@
 //! What was measured on real cores: the committed results of `twinpage bench objects`.
 
-use super::rows::{Origin, Row, row};
+use super::row::{Origin, Row, row};
 use serde_json::Value;
 
 const RESULTS: &str = include_str!("../../../../../docs/results/bench-objects.json");

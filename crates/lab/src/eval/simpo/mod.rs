@@ -14,12 +14,13 @@ mod claims;
 mod measured;
 mod paper;
 mod programs;
+mod row;
 mod rows;
 mod runs;
 mod tables;
 
 pub use artifact::ARTIFACTS;
-pub use rows::{Origin, Row};
+pub use row::{Origin, Row};
 pub use runs::Run;
 
 use super::{Claim, Document, StudyRequest, Tell, html};

@@ -1,7 +1,8 @@
 //! Rows of Figures 17 to 22: large objects, structures, programs and their recovery.
 
 use super::artifact::{CALLS, both, most, others, pool};
-use super::rows::{Over, Row, Table, evidence};
+use super::row::Row;
+use super::rows::{Over, Table, evidence};
 use super::runs::{Both, Keeping, Key, Load, Machine, Other, Run};
 use crate::eval::evidence::is_far;
 use crate::eval::precision::of_batches;

@@ -1,7 +1,7 @@
 //! Tables 3, 4 and 7: what follows from sources, and from what the variants are.
 
 use super::paper::{ADJACENT, TABLE3, TABLE7};
-use super::rows::{Origin, Row, row};
+use super::row::{Origin, Row, row};
 use crate::objects::Variant;
 use twinpage_classify::{Class, Method, Sources, Summary};
 

@@ -5,7 +5,7 @@
 //! * A node left with too few takes an entry from one beside it, or becomes one with it (`node.rs`).
 //! * All the memory an insertion needs is taken before anything changes; a removal needs none.
 
-use super::map::BTreeMap;
+use super::BTreeMap;
 use super::node::{LEAST, Leaf, MOST, Node};
 use super::search::{DEEPEST, Path};
 use crate::heap::{HeapError, RawHeap};

@@ -5,8 +5,8 @@
 //! * Entries that come in order fill the last leaf; a full one is followed by an empty one. Until that ends, the nodes
 //!   of the last border may have too few entries; then they are mended ([`Filling`]).
 
+use super::BTreeMap;
 use super::balance::Spare;
-use super::map::BTreeMap;
 use super::node::{LEAST, MOST, Node};
 use super::search::Path;
 use crate::heap::HeapError;

@@ -1,6 +1,6 @@
 //! One key's place in a map, there or not: the entry API.
 
-use super::map::BTreeMap;
+use super::BTreeMap;
 use super::search::Path;
 use crate::collections::make::DefaultIn;
 use crate::heap::HeapError;

@@ -3,7 +3,7 @@
 //! A position is an edge of a leaf: between two entries that follow each other there is exactly one. So
 //! what is left between two edges is nothing when they are the same.
 
-use super::map::BTreeMap;
+use super::BTreeMap;
 use super::node::Node;
 use super::search::Path;
 use crate::heap::marking::drop_values;

@@ -1,55 +1,17 @@
 //! Keys and their values in order: a B-tree.
-//!
-//! ```text
-//! 0      8        16       24     32
-//! | root | height | length | heap |     root: a node, 0 when the map is empty (`node.rs`)
-//! ```
 
+use super::BTreeMap;
 use super::balance::Spare;
 use super::bulk::Filling;
 use super::entry::{Entry, OccupiedEntry, VacantEntry};
 use super::iter::{IntoIter, IntoKeys, IntoValues, Iter, IterMut, Keys, Range, RangeMut, Values, ValuesMut};
-use super::node::{LEAST, Leaf, MOST, Node};
+use super::node::{LEAST, MOST, Node};
 use super::search::Path;
 use crate::heap::{Heap, HeapError};
 use crate::marks::mark_value;
 use std::borrow::Borrow;
 use std::marker::PhantomData;
 use std::ops::{Index, RangeBounds};
-
-/// Keys and their values in the order of the keys, as [`std::collections::BTreeMap`], in a region.
-///
-/// A key's `Ord` must mean the same in every build that opens the region.
-///
-/// ```
-/// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
-/// use twinpage::collections::BTreeMap;
-///
-/// let mut prices = BTreeMap::new_in(heap);
-/// prices.extend([(30, "c"), (10, "a"), (20, "b")]);
-/// assert_eq!(prices.first_key_value(), Some((&10, &"a")));
-/// assert!(prices.range(15..).map(|(price, _)| *price).eq([20, 30]));
-/// *prices.entry(20).or_insert("") = "B";
-/// assert_eq!(prices.remove(&20), Some("B"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[repr(C)]
-pub struct BTreeMap<'r, K, V> {
-    pub(super) root: *mut Leaf<K, V>,
-    pub(super) height: usize,
-    pub(super) length: usize,
-    pub(super) heap: Heap<'r>,
-    owned: PhantomData<(K, V)>,
-}
-
-// SAFETY: it owns its entries.
-unsafe impl<'r, K: Send, V: Send> Send for BTreeMap<'r, K, V> {}
-// SAFETY: a shared map gives access to its entries by shared references only.
-unsafe impl<'r, K: Sync, V: Sync> Sync for BTreeMap<'r, K, V> {}
-
-const _: () = assert!(size_of::<BTreeMap<'_, u64, u64>>() == 32);
 
 impl<'r, K, V> BTreeMap<'r, K, V> {
     /// An empty map. It takes no memory yet.

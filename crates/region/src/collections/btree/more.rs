@@ -1,7 +1,7 @@
 //! Taking some entries out as they are asked for, and keys that are made only where they are put.
 
+use super::BTreeMap;
 use super::entry::OccupiedEntry;
-use super::map::BTreeMap;
 use super::search::Path;
 use super::set::BTreeSet;
 use crate::collections::make::{CloneIn, DefaultIn};

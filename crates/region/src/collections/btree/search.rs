@@ -5,7 +5,7 @@
 //!   is before an entry or after the last. A step that was not set is never looked at.
 //! * It is right until the tree changes shape.
 
-use super::map::BTreeMap;
+use super::BTreeMap;
 use super::node::{Leaf, Node};
 use std::borrow::Borrow;
 use std::cmp::Ordering;

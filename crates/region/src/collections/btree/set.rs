@@ -1,6 +1,6 @@
 //! Values in order: a map without values.
 
-use super::{IntoKeys, Keys, map::BTreeMap};
+use super::{BTreeMap, IntoKeys, Keys};
 use crate::heap::Heap;
 use crate::persist::{Empty, Kind, Name, Persist, Types};
 use std::borrow::Borrow;

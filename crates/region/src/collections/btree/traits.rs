@@ -1,7 +1,7 @@
 //! What maps have as `std`'s do: growing from iterators, going through, cloning, comparing, printing.
 
+use super::BTreeMap;
 use super::iter::{IntoIter, Iter, IterMut};
-use super::map::BTreeMap;
 use crate::heap::Heap;
 use crate::persist::{Empty, Kind, Name, Of, Persist, Types};
 use std::cmp::Ordering;

@@ -7,8 +7,8 @@
 use super::VecDeque;
 use crate::collections::vec::RawBlock;
 use crate::heap::HeapError;
-use crate::heap::marking::mark_last;
-use crate::marks::mark_bytes;
+use crate::heap::marking::element;
+use crate::marks::{mark_append, mark_bytes};
 use std::alloc::Layout;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -115,7 +115,7 @@ impl<'r, T> VecDeque<'r, T> {
     #[inline]
     pub(super) unsafe fn write(&mut self, index: usize, value: T) {
         let at = self.value(index);
-        mark_last(at);
+        mark_append([element(at)]);
         // SAFETY: the caller passes a place of the block that holds no value.
         unsafe { at.write(value) };
     }

@@ -1,6 +1,6 @@
 //! One key's place in a map, there or not: the entry API.
 
-use super::map::HashMap;
+use super::HashMap;
 use super::table::Slot;
 use crate::collections::make::DefaultIn;
 use crate::marks::mark_value;

@@ -1,7 +1,7 @@
 //! Going through the entries of a map, in no order that means anything.
 
+use super::HashMap;
 use super::entry::value_mut;
-use super::map::HashMap;
 use super::table::{self, Slots, Table};
 use crate::heap::Brand;
 use std::iter::FusedIterator;

@@ -1,10 +1,11 @@
 //! Keys and their values: a [`Table`] of pairs.
 
+use super::HashMap;
 use super::entry::{Entry, OccupiedEntry, VacantEntry, value_mut};
 use super::hasher::Fold;
 use super::iter::{Drain, IntoKeys, IntoValues, Iter, IterMut, Keys, Values, ValuesMut};
 use super::table::{self, Found, Table};
-use crate::heap::{Brand, Heap, HeapError};
+use crate::heap::{Heap, HeapError};
 use crate::marks::mark_value;
 use crate::persist::{Empty, Kind, Name, Of, Persist, Types};
 use std::borrow::Borrow;
@@ -12,33 +13,6 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::ops::Index;
-
-/// Keys and their values, as [`std::collections::HashMap`], in a region.
-///
-/// The hash is fixed and fast; its seed comes from the heap's, so that the keys that collide in one
-/// region are not those of another. A key's `Hash` and `Eq` must mean the same in every build that opens
-/// the region.
-///
-/// ```
-/// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
-/// use twinpage::collections::HashMap;
-///
-/// let mut stock = HashMap::new_in(heap);
-/// stock.insert(17, "apples");
-/// stock.insert(4, "pears");
-/// *stock.entry(17).or_insert("none") = "plums";
-/// assert_eq!(stock.get(&17), Some(&"plums"));
-/// assert_eq!(stock.remove(&4), Some("pears"));
-/// assert_eq!(stock.len(), 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[repr(transparent)]
-pub struct HashMap<'r, K, V> {
-    pub(super) table: Table<(K, V)>,
-    brand: Brand<'r>,
-}
 
 impl<'r, K, V> HashMap<'r, K, V> {
     /// An empty map. It takes no memory yet.

@@ -1,8 +1,9 @@
 //! Taking some entries out as they are asked for, several values at once, and keys that are made only where they are
 //! put.
 
+use super::HashMap;
 use super::entry::{OccupiedEntry, value_mut};
-use super::map::{HashMap, hash, hash_entry};
+use super::map::{hash, hash_entry};
 use super::set::HashSet;
 use super::table::{Found, Slot, Slots, Table};
 use crate::collections::make::{CloneIn, DefaultIn};

@@ -1,7 +1,7 @@
 //! Values that are there or not: a map without values.
 
+use super::HashMap;
 use super::iter;
-use super::map::HashMap;
 use crate::heap::{Heap, HeapError};
 use crate::persist::{Empty, Kind, Name, Persist, Types};
 use std::borrow::Borrow;

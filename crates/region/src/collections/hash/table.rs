@@ -36,8 +36,8 @@ pub(crate) use slots::{Drain, IntoEntries, Slots};
 
 use super::hasher::Fold;
 use crate::heap::RawHeap;
-use crate::heap::marking::{drop_values, mark_element_and};
-use crate::marks::mark_line;
+use crate::heap::marking::{drop_values, element};
+use crate::marks::{Span, mark_spans};
 use crate::prefetch;
 use directory::DIVIDED;
 use group::{Group, Probe, control_of};
@@ -238,7 +238,7 @@ impl<T> Table<T> {
     #[inline(always)]
     pub(crate) fn put(&mut self, slot: Slot, hash: u64, entry: T) {
         let (at, control) = (self.entry(slot), slot.control());
-        mark_element_and(at, control);
+        mark_spans([element(at), Span::of_line(control)]);
         // SAFETY: the slot is free, and its control one of the table's.
         let was = unsafe {
             at.write(entry);
@@ -263,7 +263,7 @@ impl<T> Table<T> {
         unsafe {
             let group = slot.controls.as_ptr().wrapping_add(slot.place & !(GROUP - 1));
             let has_empty = Group::at(group).with(EMPTY).0 != 0;
-            mark_line(slot.control());
+            mark_spans([Span::of_line(slot.control())]);
             slot.control().write(if has_empty { EMPTY } else { DELETED });
             self.left += usize::from(has_empty);
         }
