@@ -9,14 +9,14 @@ TEST = --profile $(PROFILE) --workspace --features twinpage/serde --no-fail-fast
 RUN_TESTS = env --default-signal cargo test --lib --bins --tests $(TEST)
 
 # Much of a test waits for programs that it kills: twice as many run at once as there are processors, and the parts side
-# by side. What a part says comes when it has ended.
+# by side.
 test: export RUST_TEST_THREADS = 4
 test: PROFILE = gate
 test:
 	cargo fmt --all --check
 	cargo clippy --profile $(PROFILE) --workspace --all-targets --features twinpage/serde -- -D warnings
 	$(RUN_TESTS) --no-run
-	$(MAKE) -k -j4 --output-sync=target PROFILE=$(PROFILE) test-programs test-lab test-crates test-docs
+	$(MAKE) -k -j4 PROFILE=$(PROFILE) test-programs test-lab test-crates test-docs
 
 # A part of the tests: the programs under `twinpage run` and the command; the lab; all else.
 PART = TWINPAGE_PART=$(1) $(RUN_TESTS) --config 'target."cfg(unix)".runner="$(CURDIR)/.ci/part"'

@@ -3,6 +3,7 @@
 use crate::advice::AdviceInForce;
 use crate::clocks::Clocks;
 use crate::context::{self, Ending};
+use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
 use crate::files::{self, Recorder};
 use crate::inspect;
@@ -250,19 +251,7 @@ fn go_on(
     let mut setting = Setting::new(directory, streams, epoch, cpu_floor)?;
     setting.files.set_links(&context.live.links, &moved);
     program::forget_copies_but(&context.fixed.kernel.memory.exe, directory.path())?;
-    let Restored {
-        process,
-        tids,
-        memory,
-        objects,
-        segments,
-        pairs,
-        calls,
-        descendants,
-        stops,
-        went_on,
-        waited,
-    } = match restore::restore(
+    let restored = restore::restore(
         context,
         directory.path(),
         &store,
@@ -275,7 +264,8 @@ fn go_on(
         &setting.filter,
         &moved,
         &apart,
-    ) {
+    );
+    let restored = match restored {
         Err(Error::Killed) => {
             setting.notes.say(&Error::Killed.to_string());
             return Ok(Summary {
@@ -288,46 +278,17 @@ fn go_on(
     let took = |until: SystemTime| until.duration_since(started).unwrap_or_default().as_secs_f64() * 1e3;
     let loaded = Loaded {
         ms: took(SystemTime::now()),
-        waited: waited.map(str::to_owned),
+        waited: restored.waited.map(str::to_owned),
     };
     setting.sockets.lent = sockets.into_lent();
-    let (mut program, witness) = setting.program(
-        process,
-        &tids,
-        memory,
-        context.fixed.command.clone(),
-        Carried {
-            ended: context.fixed.ended,
-            main_thread_ended: context.fixed.main_thread_ended,
-            settings: context.fixed.kernel.settings.clone(),
-            dues: Dues::resumed(&context.fixed.kernel.timers, &context.live.timers, context.clocks),
-            stops,
-        },
+    let went_on = restored.went_on;
+    let (program, witness) = put_together(
+        setting,
+        context,
+        !apart.is_empty(),
+        restored,
+        directory.resume_signal(),
     )?;
-    program.objects = objects;
-    program.segments = segments;
-    program.ipc = Ipc::restored(&context.fixed.ipc);
-    program.last_id = context.fixed.last_id;
-    program.descriptors.pairs = pairs;
-    program
-        .descriptors
-        .watch_again(&context.fixed.descriptors, &context.live.held, |table| {
-            context.process_of_table(table)
-        });
-    if !apart.is_empty() {
-        program.descriptors.part();
-    }
-    program.redraw(context);
-    if let Some(signal) = directory.resume_signal() {
-        program.tell_resumed(signal, context);
-    }
-    program.fifos = context.fixed.fifos.iter().cloned().collect();
-    program.carry_on(calls);
-    program.adopt_all(descendants, &context.tree);
-    for one in std::iter::once(context).chain(&context.members) {
-        let threads = one.threads.iter();
-        threads.for_each(|thread| program.begins_at(thread.tid, &thread.registers));
-    }
     let restore_ms = took(match loaded.waited {
         Some(_) => SystemTime::now(),
         None => went_on,
@@ -340,6 +301,41 @@ fn go_on(
         loaded: Some(loaded),
         ..summary
     })
+}
+
+/// A program that was made again, with its descendants, about to go on.
+fn put_together(
+    setting: Setting,
+    context: &context::Context,
+    is_apart: bool,
+    restored: Restored,
+    signal: Option<i32>,
+) -> Result<(Program, OutputCommit)> {
+    let (fixed, live) = (&context.fixed, &context.live);
+    let descriptors = Descriptors::resumed(
+        restored.pairs,
+        (&fixed.descriptors, &live.held),
+        |table| context.process_of_table(table),
+        is_apart,
+    );
+    let carried = Carried {
+        ended: fixed.ended,
+        main_thread_ended: fixed.main_thread_ended,
+        settings: fixed.kernel.settings.clone(),
+        dues: Dues::resumed(&fixed.kernel.timers, &live.timers, context.clocks),
+        objects: restored.objects,
+        segments: restored.segments,
+        ipc: Ipc::restored(&fixed.ipc),
+        last_id: fixed.last_id,
+        descriptors,
+        fifos: fixed.fifos.iter().cloned().collect(),
+        calls: restored.calls,
+        stops: restored.stops,
+    };
+    let (process, tids, memory) = (restored.process, &restored.tids, restored.memory);
+    let (mut program, witness) = setting.program(process, tids, memory, fixed.command.clone(), carried)?;
+    program.resume(context, restored.descendants, signal);
+    Ok((program, witness))
 }
 
 /// The level above which the processor is hidden from a program that goes on here, if it can be.

@@ -169,6 +169,38 @@ impl Options {
             )),
         }
     }
+
+    /// Refuses what the region cannot be opened with.
+    fn fits(&self, found: Option<&Superblock>) -> Result<()> {
+        if self.sections && found.is_some_and(|found| found.log.id != 0) {
+            return Err(Error::Invalid(
+                "the region's objects have calls in their operation log, which sections cannot run: open it without \
+                 `sections`, open its objects, and close it"
+                    .into(),
+            ));
+        }
+        if let (Some(wanted), Some(base)) = (self.base, found.map(|found| found.base as usize))
+            && wanted != base
+        {
+            return Err(Error::Invalid(format!(
+                "the region lives at {base:#x} and cannot be opened at {wanted:#x}: its pointers are only good there"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The thread that makes checkpoints in time, or gives space back at rest, if there is one.
+    fn begin_timer(&self, wish: Arc<TimerRequest>, inner: &Arc<Inner>) -> Result<Option<Timer>> {
+        let consolidates = self.consolidation == Consolidation::AtRest;
+        // Without a period it makes checkpoints when memory is short. Sections make their own.
+        Ok(match (self.every, self.budget, self.sections) {
+            (None, None, true) if consolidates => {
+                Some(Timer::start(Some(Rest::LEAST), wish, rests(inner.clone()))?)
+            }
+            (None, None, _) => None,
+            (every, ..) => Some(Timer::start(every, wish, ticks(inner.clone(), consolidates))?),
+        })
+    }
 }
 
 impl Region {
@@ -185,21 +217,8 @@ impl Region {
             0 => None,
             _ => Some(Superblock::decode(context)?),
         };
-        if options.sections && found.is_some_and(|found| found.log.id != 0) {
-            return Err(Error::Invalid(
-                "the region's objects have calls in their operation log, which sections cannot run: open it without \
-                 `sections`, open its objects, and close it"
-                    .into(),
-            ));
-        }
+        options.fits(found.as_ref())?;
         let base = found.map(|found| found.base as usize);
-        if let (Some(wanted), Some(base)) = (options.base, base)
-            && wanted != base
-        {
-            return Err(Error::Invalid(format!(
-                "the region lives at {base:#x} and cannot be opened at {wanted:#x}: its pointers are only good there"
-            )));
-        }
         let owner = file.map(|(file, durability)| Owner {
             file,
             durability,
@@ -275,15 +294,7 @@ impl Region {
             window,
             _lock: lock,
         });
-        let consolidates = options.consolidation == Consolidation::AtRest;
-        // Without a period it makes checkpoints when memory is short. Sections make their own.
-        let timer = match (options.every, options.budget, options.sections) {
-            (None, None, true) if consolidates => {
-                Some(Timer::start(Some(Rest::LEAST), wish, rests(inner.clone()))?)
-            }
-            (None, None, _) => None,
-            (every, ..) => Some(Timer::start(every, wish, ticks(inner.clone(), consolidates))?),
-        };
+        let timer = options.begin_timer(wish, &inner)?;
         let region = Region {
             inner,
             timer,

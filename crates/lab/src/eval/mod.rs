@@ -68,6 +68,26 @@ pub struct Row {
 }
 
 impl Row {
+    /// A number without anything beside it.
+    pub(crate) fn new(
+        artifact: &'static str,
+        series: impl Into<String>,
+        workload: impl Into<String>,
+        ours: f64,
+        unit: &'static str,
+    ) -> Row {
+        Row {
+            artifact,
+            series: series.into(),
+            workload: workload.into(),
+            paper: None,
+            ours,
+            plus_minus: None,
+            unit,
+            note: None,
+        }
+    }
+
     /// Whether it is of several workloads together.
     #[must_use]
     pub fn is_summary(&self) -> bool {

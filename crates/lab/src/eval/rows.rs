@@ -134,15 +134,9 @@ impl Artifact {
 
 /// DPC Table 3, from the entries the schemes here keep.
 fn metadata() -> Vec<Row> {
-    let row = |series: &str, unit, paper: f64, bits: u64| Row {
-        artifact: "table3",
-        series: series.into(),
-        workload: "metadata".into(),
+    let row = |series, unit, paper: f64, bits: u64| Row {
         paper: Some(paper),
-        ours: bits as f64,
-        plus_minus: None,
-        unit,
-        note: None,
+        ..Row::new("table3", series, "metadata", bits as f64, unit)
     };
     vec![
         row("ThyNVM", "bits a line", 42.0, thynvm::BLOCK_INDEX_BITS),
@@ -172,14 +166,8 @@ impl<'a> Table<'a> {
         unit: &'static str,
     ) -> Row {
         Row {
-            artifact: self.artifact.0,
-            series: series.into(),
-            workload: workload.into(),
             paper,
-            ours,
-            plus_minus: None,
-            unit,
-            note: None,
+            ..Row::new(self.artifact.0, series, workload, ours, unit)
         }
     }
 

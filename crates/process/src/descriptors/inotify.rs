@@ -49,7 +49,12 @@ impl Descriptors {
     }
 
     /// Takes note of what a resume watched again; `process_of` says which process has a table.
-    pub fn watch_again(&mut self, list: &[Descriptor], held: &[Held], process_of: impl Fn(usize) -> i32) {
+    pub(super) fn watch_again(
+        &mut self,
+        list: &[Descriptor],
+        held: &[Held],
+        process_of: impl Fn(usize) -> i32,
+    ) {
         for (descriptor, held) in list.iter().zip(held) {
             let Held::Watches { watches, highest } = held else {
                 continue;

@@ -9,7 +9,7 @@ use super::inotify;
 use super::open_files::OpenFiles;
 use super::tables::{Tables, number, split};
 use super::touched::Touched;
-use super::{Descriptor, Lock, LockKind, What};
+use super::{Descriptor, Held, Lock, LockKind, What};
 use crate::command_line::of_process;
 use crate::error::{Error, Result};
 use crate::files::Ident;
@@ -90,6 +90,26 @@ impl Descriptors {
     /// How many descriptors were looked at since this was asked last.
     pub fn take_looked_at(&mut self) -> u64 {
         std::mem::take(&mut self.looked_at)
+    }
+
+    /// Those that a resume made again, of this list and what it held; `process_of` says which process has a table. With
+    /// some `apart` from the first table.
+    #[must_use]
+    pub fn resumed(
+        pairs: Pairs,
+        (list, held): (&[Descriptor], &[Held]),
+        process_of: impl Fn(usize) -> i32,
+        is_apart: bool,
+    ) -> Descriptors {
+        let mut resumed = Descriptors {
+            pairs,
+            ..Descriptors::default()
+        };
+        resumed.watch_again(list, held, process_of);
+        if is_apart {
+            resumed.part();
+        }
+        resumed
     }
 
     /// A thread is about to get a table of its own, or had one.

@@ -28,11 +28,6 @@ impl Program {
         way_on(&self.calls, tid)
     }
 
-    /// The unfinished calls of a program that was put together again.
-    pub(crate) fn carry_on(&mut self, calls: Calls) {
-        self.calls = calls;
-    }
-
     /// Takes up the call that the stop cut, if it cut one. What a checkpoint keeps of the thread is put into
     /// `thread`.
     pub(super) fn take_up(&mut self, thread: &mut ThreadRegisters) -> Result<()> {

@@ -224,7 +224,7 @@ pub(super) struct Found {
 
 impl Program {
     /// The descendants of a checkpoint were made again: `living`, and those that had ended.
-    pub(crate) fn adopt_all(&mut self, living: Vec<Adopted>, tree: &Tree) {
+    pub(super) fn adopt_all(&mut self, living: Vec<Adopted>, tree: &Tree) {
         for member in &tree.members {
             if let MemberState::Ended(ending) = member.state {
                 self.descendants.restored(member.pid, member.parent, Err(ending));

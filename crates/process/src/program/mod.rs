@@ -41,7 +41,7 @@ pub use standing::Until;
 pub(crate) use tree::group_of;
 
 use crate::clocks::Clocks;
-use crate::context::{self, Ending};
+use crate::context::{self, Context, Ending};
 use crate::descendants::{Descendants, State};
 use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
@@ -166,7 +166,7 @@ pub struct Surroundings {
 }
 
 /// What a resumed program has that cannot be read from its process again.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Carried {
     /// How its first process ended, when descendants live on.
     pub ended: Option<Ending>,
@@ -176,6 +176,20 @@ pub struct Carried {
     pub settings: Settings,
     /// When its timers ring.
     pub dues: Dues,
+    /// Files whose content the checkpoint holds.
+    pub objects: Objects,
+    /// System V shared memory.
+    pub segments: Segments,
+    /// What the kernel keeps of System V objects.
+    pub ipc: Ipc,
+    /// The last process id that was given.
+    pub last_id: i32,
+    /// What is known of its descriptors beside what the kernel says.
+    pub descriptors: Descriptors,
+    /// Named pipes of its own.
+    pub fifos: BTreeSet<PathBuf>,
+    /// The calls that it and its descendants were in.
+    pub calls: Calls,
     /// What its threads stopped for before it was put together: to be answered.
     pub stops: Vec<(Tid, Status)>,
 }
@@ -191,8 +205,8 @@ impl Program {
         memory: Memory,
         surroundings: Surroundings,
     ) -> Result<Program> {
-        let unanswered = surroundings.carried.stops;
-        let ended = surroundings.carried.ended;
+        let carried = surroundings.carried;
+        let unanswered = carried.stops;
         let mut program = Program {
             process,
             threads: tids
@@ -206,25 +220,25 @@ impl Program {
                 })
                 .collect(),
             memory,
-            objects: Objects::default(),
-            segments: Segments::default(),
-            ipc: Ipc::default(),
-            last_id: 0,
-            descriptors: Descriptors::default(),
+            objects: carried.objects,
+            segments: carried.segments,
+            ipc: carried.ipc,
+            last_id: carried.last_id,
+            descriptors: carried.descriptors,
             sockets: surroundings.sockets,
             stale: Dirty::ALL,
             files: surroundings.files,
-            fifos: BTreeSet::new(),
+            fifos: carried.fifos,
             notes: surroundings.notes,
             kernel: Kernel {
-                settings: surroundings.carried.settings,
+                settings: carried.settings,
                 ..Kernel::default()
             },
             steady: tids.iter().map(|tid| (*tid, None)).collect(),
             fixed_changed: true,
-            dues: surroundings.carried.dues,
+            dues: carried.dues,
             timers_set: false,
-            calls: Calls::default(),
+            calls: carried.calls,
             rest: rest::Rest::default(),
             standing: standing::Standing::default(),
             machine: Machine::this()?.with_floor(surroundings.cpu_floor)?,
@@ -236,7 +250,7 @@ impl Program {
             cut_at: Clocks::default(),
             ending: None,
             identity: None,
-            main_thread_ended: surroundings.carried.main_thread_ended,
+            main_thread_ended: carried.main_thread_ended,
             kills_itself: false,
             descendants: Descendants::default(),
             members: Members::default(),
@@ -251,11 +265,25 @@ impl Program {
             unanswered,
             stops: Vec::new(),
         };
-        if let Some(ending) = ended {
+        if let Some(ending) = carried.ended {
             program.end(ending);
             program.kills_itself = true; // it is known how it ended
         }
         Ok(program)
+    }
+
+    /// It goes on from a checkpoint, with its descendants: what sees that from outside is told, by `signal` where the user
+    /// chose one.
+    pub(crate) fn resume(&mut self, context: &Context, descendants: Vec<Adopted>, signal: Option<i32>) {
+        self.redraw(context);
+        if let Some(signal) = signal {
+            self.tell_resumed(signal, context);
+        }
+        self.adopt_all(descendants, &context.tree);
+        for one in std::iter::once(context).chain(&context.members) {
+            let threads = one.threads.iter();
+            threads.for_each(|thread| self.begins_at(thread.tid, &thread.registers));
+        }
     }
 
     /// Reads what is known of the program from the start: its file, and where its parts are.

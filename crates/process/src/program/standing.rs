@@ -120,7 +120,7 @@ impl Program {
     }
 
     /// A thread goes on from a checkpoint, with these registers: a call that they begin waits for none.
-    pub(crate) fn begins_at(&mut self, tid: Tid, registers: &Registers) {
+    pub(super) fn begins_at(&mut self, tid: Tid, registers: &Registers) {
         if registers.orig_rax == u64::MAX {
             self.standing.passes.insert(tid, WatchedCall::begun_by(registers));
         }

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal};
 impl Program {
     /// Programs in the foreground of the terminal that handle a change of its size draw the screen again, where keys are
     /// read there: it may show something else than at the checkpoint. Where lines are, none hears anything.
-    pub fn redraw(&self, context: &Context) {
+    pub(super) fn redraw(&self, context: &Context) {
         if !self.streams.takes_whole_terminal() {
             return;
         }
@@ -25,7 +25,7 @@ impl Program {
 
     /// The resume is told by a signal of the user's choice: to each process that handles it, or waits for it, blocked.
     /// Others would end of it. Where there is none, the user is told instead.
-    pub fn tell_resumed(&mut self, signal: i32, context: &Context) {
+    pub(super) fn tell_resumed(&mut self, signal: i32, context: &Context) {
         let waits = |one: &&Context| {
             let is_blocked = |mask: u64| mask >> (signal - 1) & 1 == 1;
             handles(one, signal) || one.threads.iter().all(|thread| is_blocked(thread.mask))

@@ -267,6 +267,19 @@ impl Keys {
     }
 }
 
+fn not_again(descriptor: &Descriptor, error: Errno) -> Error {
+    Error::target(
+        format!("cannot make descriptor {} again", descriptor.fd),
+        error.into(),
+    )
+}
+
+/// A descriptor that holds what none of its kind does.
+fn holds_another(descriptor: &Descriptor, held: &Held) -> Error {
+    let Descriptor { fd, what, .. } = descriptor;
+    Error::Damaged(format!("context: descriptor {fd} is {what:?} and holds {held:?}"))
+}
+
 /// The ranges of numbers below `base` that are none of the places, which are sorted.
 pub(super) fn gaps(places: &[(i32, i32, bool)], base: i32) -> Vec<(u32, u32)> {
     let mut gaps = Vec::new();
@@ -359,14 +372,66 @@ impl Opener<'_> {
     }
 
     fn open_again(&mut self, descriptor: &Descriptor, held: &Held) -> Result<i32> {
-        let failed = |error: Errno| {
-            Error::target(
-                format!("cannot make descriptor {} again", descriptor.fd),
-                error.into(),
-            )
-        };
         let flags = OFlags::from_bits_retain(descriptor.flags)
             - (OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC | OFlags::CLOEXEC);
+        match (&descriptor.what, held) {
+            (What::Stream(stream), _) => self.keep_stream(*stream, flags),
+            (What::Inherited { outer }, _) => {
+                self.keep(spawn::borrow(i32::from(*outer)).map_err(|error| {
+                    Error::State(format!(
+                        "descriptor {outer} of the program came from outside and is not open here ({error})"
+                    ))
+                })?)
+            }
+            (What::Pipe { inode, capacity }, held) => self.pipe(descriptor, *inode, *capacity, held),
+            (
+                What::Fifo {
+                    path,
+                    inode,
+                    capacity,
+                },
+                Held::Fifo { bytes, hung_up },
+            ) => self.fifo(path, flags, (*inode, *capacity), (bytes, *hung_up)),
+            (What::Listener { .. } | What::Connection(_) | What::Datagrams { .. } | What::Unix(_), _) => {
+                match self.sockets.open.get(&descriptor.fd) {
+                    Some(socket) => self.keep(socket),
+                    None => Err(Error::Damaged(format!(
+                        "context: nothing is known of socket {}",
+                        descriptor.fd
+                    ))),
+                }
+            }
+            (What::Master { number }, held) if held.terminal().is_some() => {
+                let master = self.terminals.get(number).map(|(master, _)| master.try_clone());
+                let master = master.ok_or_else(|| Error::Internal(format!("no terminal {number}")))?;
+                let failed = |source| Error::target("cannot make a pseudo-terminal again", source);
+                self.keep_with_flags(master.map_err(failed)?, flags)
+            }
+            (What::Terminal { number }, _) => self.other_end(*number, flags),
+            (
+                What::Event
+                | What::Poll
+                | What::Timer { .. }
+                | What::Inotify
+                | What::Process
+                | What::Signals { .. },
+                _,
+            ) => {
+                let made = self.without_name(descriptor, held)?;
+                self.keep_with_flags(made, flags)
+            }
+            _ => self.by_name(descriptor, held, flags),
+        }
+    }
+
+    /// A file, a directory or a device, at its name.
+    fn by_name(&mut self, descriptor: &Descriptor, held: &Held, flags: OFlags) -> Result<i32> {
+        let failed = |error| not_again(descriptor, error);
+        let seek = |file: &OwnedFd, at| {
+            rustix::fs::seek(file, SeekFrom::Start(at))
+                .map(drop)
+                .map_err(failed)
+        };
         match (&descriptor.what, held) {
             (What::File { path, inode }, Held::Offset { at, size }) => {
                 // It may have been made without a name, and got one since.
@@ -378,12 +443,12 @@ impl Opener<'_> {
                         path.display()
                     )));
                 }
-                rustix::fs::seek(&file, SeekFrom::Start(*at)).map_err(failed)?;
+                seek(&file, *at)?;
                 self.keep(file)
             }
             (What::Object { id }, Held::Offset { at, .. }) => {
                 let file = self.objects.open(*id, flags)?;
-                rustix::fs::seek(&file, SeekFrom::Start(*at)).map_err(failed)?;
+                seek(&file, *at)?;
                 self.keep(file)
             }
             (What::Directory { path, .. }, Held::Offset { at, .. }) => {
@@ -401,7 +466,7 @@ impl Opener<'_> {
             (What::Pseudo { path }, Held::Offset { at, .. }) => {
                 let file = reopen(path, flags)?;
                 if *at != 0 {
-                    rustix::fs::seek(&file, SeekFrom::Start(*at)).map_err(failed)?;
+                    seek(&file, *at)?;
                 }
                 self.keep(file)
             }
@@ -413,31 +478,14 @@ impl Opener<'_> {
                 self.keep(reopen(&path, flags)?)
             }
             (What::Device { path }, _) => self.keep(reopen(path, flags)?),
-            (What::Stream(stream), _) => self.keep_stream(*stream, flags),
-            (What::Inherited { outer }, _) => {
-                self.keep(spawn::borrow(i32::from(*outer)).map_err(|error| {
-                    Error::State(format!(
-                        "descriptor {outer} of the program came from outside and is not open here ({error})"
-                    ))
-                })?)
-            }
-            (What::Pipe { inode, capacity }, held) => self.pipe(descriptor, *inode, *capacity, held),
-            (What::Listener { .. } | What::Connection(_) | What::Datagrams { .. } | What::Unix(_), _) => {
-                match self.sockets.open.get(&descriptor.fd) {
-                    Some(socket) => self.keep(socket),
-                    None => Err(Error::Damaged(format!(
-                        "context: nothing is known of socket {}",
-                        descriptor.fd
-                    ))),
-                }
-            }
-            (What::Master { number }, held) if held.terminal().is_some() => {
-                let master = self.terminals.get(number).map(|(master, _)| master.try_clone());
-                let master = master.ok_or_else(|| Error::Internal(format!("no terminal {number}")))?;
-                let failed = |source| Error::target("cannot make a pseudo-terminal again", source);
-                self.keep_with_flags(master.map_err(failed)?, flags)
-            }
-            (What::Terminal { number }, _) => self.other_end(*number, flags),
+            _ => Err(holds_another(descriptor, held)),
+        }
+    }
+
+    /// What only a descriptor names: a counter, a timer and the like.
+    fn without_name(&self, descriptor: &Descriptor, held: &Held) -> Result<OwnedFd> {
+        let failed = |error| not_again(descriptor, error);
+        match (&descriptor.what, held) {
             (What::Event, Held::Count { count, semaphore }) => {
                 let kind = if *semaphore {
                     EventfdFlags::SEMAPHORE
@@ -448,43 +496,21 @@ impl Opener<'_> {
                 if *count > 0 {
                     rustix::io::write(&event, &count.to_ne_bytes()).map_err(failed)?;
                 }
-                self.keep_with_flags(event, flags)
+                Ok(event)
             }
             (What::Poll, _) => {
-                let poll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)
-                    .map_err(failed)?;
-                self.keep(poll)
+                rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).map_err(failed)
             }
             (What::Timer { clock }, Held::Countdown { .. } | Held::CountdownUntilSet { .. }) => {
                 let countdown = Countdown::of(held).expect("what a timer holds");
-                self.keep_with_flags(countdown.make(*clock, self.stopped_ns)?, flags)
+                countdown.make(*clock, self.stopped_ns)
             }
-            (What::Inotify, Held::Watches { watches, highest }) => {
-                let made = inotify::make(watches, *highest)?;
-                self.keep_with_flags(made, flags)
-            }
-            (What::Process, Held::Process(None)) => {
-                let opened = pidfds::of_waited_for()
-                    .map_err(|source| Error::target("cannot make a descriptor of a process again", source))?;
-                self.keep_with_flags(opened, flags)
-            }
-            (What::Signals { mask }, _) => {
-                let signals = twinpage_os::signals::signal_descriptor(*mask)
-                    .map_err(|source| Error::target("cannot make a signal descriptor", source))?;
-                self.keep_with_flags(signals, flags)
-            }
-            (
-                What::Fifo {
-                    path,
-                    inode,
-                    capacity,
-                },
-                Held::Fifo { bytes, hung_up },
-            ) => self.fifo(path, flags, (*inode, *capacity), (bytes, *hung_up)),
-            (what, _) => Err(Error::Damaged(format!(
-                "context: descriptor {} is {what:?} and holds {held:?}",
-                descriptor.fd
-            ))),
+            (What::Inotify, Held::Watches { watches, highest }) => inotify::make(watches, *highest),
+            (What::Process, Held::Process(None)) => pidfds::of_waited_for()
+                .map_err(|source| Error::target("cannot make a descriptor of a process again", source)),
+            (What::Signals { mask }, _) => twinpage_os::signals::signal_descriptor(*mask)
+                .map_err(|source| Error::target("cannot make a signal descriptor", source)),
+            _ => Err(holds_another(descriptor, held)),
         }
     }
 

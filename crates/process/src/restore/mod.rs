@@ -169,17 +169,7 @@ pub fn restore(
         apart,
     };
     let mut calls = Calls::default();
-    let mut descendants = Vec::new();
-    let mut with_pages: HashMap<i32, (&Context, Pages)> = (context.members.iter().zip(all_pages))
-        .map(|(member, pages)| (member.fixed.pid, (member, pages)))
-        .collect();
-    for process in grown.living.into_iter().rev() {
-        let known = with_pages.remove(&process.pid());
-        let (own, pages) =
-            known.ok_or_else(|| Error::Internal(format!("process {} is not known", process.pid())))?;
-        kernel::enter_directory(&process, own)?;
-        descendants.push(descendant(process, own, pages, &with, &mut calls)?);
-    }
+    let descendants = fill_descendants(grown.living, all_pages, &with, &mut calls)?;
     let mut waited = loading::hindrance(&process, context, surroundings.is_told)?;
     let filled = match ended {
         None => fill_process(&process, context, &pages, &with, waited.is_none())?,
@@ -200,18 +190,8 @@ pub fn restore(
     let segments = made.segments(&context.fixed.segments)?;
     let objects = made.finish(context)?;
     go_on_with_ids(context)?;
-    let is_early = |thread: &ThreadRegisters| waited.is_none() && loading::is_outside(context, thread);
-    begin(&process, context, &with, &mut calls, is_early)?;
-    let went_on = SystemTime::now();
-    let stops = match waited {
-        Some(_) => Vec::new(),
-        None => {
-            let early = context.threads.iter().filter(|thread| is_early(thread));
-            let early: Vec<Tid> = early.map(|thread| thread.tid).collect();
-            loading.run(filler(&process, &tracker, store, &pages), &early)?
-        }
-    };
-    begin(&process, context, &with, &mut calls, |thread| !is_early(thread))?;
+    let filler = filler(&process, &tracker, store, &pages);
+    let (went_on, stops) = let_begin(filler, loading, waited.is_none(), &with, &mut calls)?;
     let process = match context.fixed.main_thread_ended {
         Some(code) => threads::end_main_thread(process, &tids, code)?,
         None => process,
@@ -228,7 +208,6 @@ pub fn restore(
     for &(start, end) in &context.live.guards {
         memory.may_guard(start..end);
     }
-    descendants.reverse(); // parents first
     Ok(Restored {
         process,
         tids,
@@ -242,6 +221,53 @@ pub fn restore(
         went_on,
         waited,
     })
+}
+
+/// Fills the descendants that live, children before parents. Parents come first in what this gives.
+fn fill_descendants(
+    living: Vec<Process>,
+    pages: impl Iterator<Item = Pages>,
+    with: &With<'_>,
+    calls: &mut Calls,
+) -> Result<Vec<Adopted>> {
+    let mut with_pages: HashMap<i32, (&Context, Pages)> = (with.tree.members.iter().zip(pages))
+        .map(|(member, pages)| (member.fixed.pid, (member, pages)))
+        .collect();
+    let mut descendants = Vec::new();
+    for process in living.into_iter().rev() {
+        let known = with_pages.remove(&process.pid());
+        let (own, pages) =
+            known.ok_or_else(|| Error::Internal(format!("process {} is not known", process.pid())))?;
+        kernel::enter_directory(&process, own)?;
+        descendants.push(descendant(process, own, pages, with, calls)?);
+    }
+    descendants.reverse();
+    Ok(descendants)
+}
+
+/// The program begins where it was: while its memory is loaded, where that `is_early`, else once all of it is there. Says
+/// when it went on, and what its threads stopped for meanwhile.
+fn let_begin(
+    filler: loading::Filler<'_>,
+    loading: Loading,
+    is_early: bool,
+    with: &With<'_>,
+    calls: &mut Calls,
+) -> Result<(SystemTime, Vec<(Tid, Status)>)> {
+    let (process, context) = (filler.process, with.tree);
+    let is_first = |thread: &ThreadRegisters| is_early && loading::is_outside(context, thread);
+    begin(process, context, with, calls, is_first)?;
+    let went_on = SystemTime::now();
+    let stops = match is_early {
+        false => Vec::new(),
+        true => {
+            let first = context.threads.iter().filter(|thread| is_first(thread));
+            let first: Vec<Tid> = first.map(|thread| thread.tid).collect();
+            loading.run(filler, &first)?
+        }
+    };
+    begin(process, context, with, calls, |thread| !is_first(thread))?;
+    Ok((went_on, stops))
 }
 
 fn filler<'a>(

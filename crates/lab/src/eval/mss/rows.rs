@@ -55,15 +55,10 @@ impl Table<'_> {
     ) -> Row {
         Row {
             row: eval::Row {
-                artifact: self.artifact,
-                series: series.into(),
-                workload: workload.into(),
                 paper,
-                ours,
-                plus_minus: None,
-                unit,
                 note: is_far(paper, ours)
                     .then(|| of.iter().map(|run| evidence(run)).collect::<Vec<_>>().join("; ")),
+                ..eval::Row::new(self.artifact, series, workload, ours, unit)
             },
             of: of.iter().map(|run| run.name.clone()).collect(),
             counts: BTreeMap::new(),

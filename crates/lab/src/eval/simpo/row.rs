@@ -36,14 +36,8 @@ pub(super) fn row(
 ) -> Row {
     Row {
         row: eval::Row {
-            artifact,
-            series: series.into(),
-            workload: workload.into(),
             paper,
-            ours,
-            plus_minus: None,
-            unit,
-            note: None,
+            ..eval::Row::new(artifact, series, workload, ours, unit)
         },
         origin,
     }

@@ -115,14 +115,10 @@ impl Table<'_> {
         let paper = said(self.artifact, &series, &workload);
         let evidence = || of.iter().map(|run| evidence(run)).collect::<Vec<_>>().join("; ");
         Row {
-            artifact: self.artifact,
-            series,
-            workload,
             paper,
-            ours,
             plus_minus,
-            unit,
             note: (is_far(paper, ours) && !of.is_empty()).then(evidence),
+            ..Row::new(self.artifact, series, workload, ours, unit)
         }
     }
 
