@@ -1,7 +1,7 @@
-//! A crash after every operation of a scripted run of heap, collections, growth and give-back, by epochs and by
-//! sections, of which some fail and some run beside the commit of another; in stores with room, and in such as take the
-//! fall-back: what is recovered is one of the states that were checkpointed,
-//! byte for byte, never older than the last that was reported durable.
+//! A crash after every operation of a scripted run of heap, collections, growth and give-back: by epochs, and by sections,
+//! some of which fail and some of which run beside the commit of another; in stores with room, and in stores that take
+//! the fall-back. What is recovered is one of the states that were checkpointed, byte for byte, never older than the last
+//! that was reported durable.
 //!
 //! The images are those of the failure model: everything fenced, and of what was posted since any
 //! subset, each write torn at the medium's atom. A few samples of them at every point; more with
@@ -228,8 +228,8 @@ fn change(roots: &Roots, section: &Section<'_>, round: u64, seed: u64) -> twinpa
     }
 }
 
-/// The same by sections, each a commit or a part of one, or beside one: while the commit of one is on its way to the
-/// medium, another thread's section runs, or fails, in an order that the seed repeats. Says how many ran so.
+/// The same by sections. Some are a commit or a part of one. Some run, or fail, in another thread while a commit is on its
+/// way to the medium, in an order that the seed repeats. Returns the states, and the number of sections beside a commit.
 fn script_of_sections(
     region: &Region,
     device: &Device,

@@ -11,8 +11,7 @@
 use super::Controller;
 use super::call::Continuation;
 use super::counts::Why;
-use super::frames::Found;
-use super::frames::address;
+use super::frames::{Found, address};
 use super::lookup::{BACKUP_BITS, Backup, VECTOR_BITS};
 use super::requests::Completion;
 use crate::device::{Class, Kind};

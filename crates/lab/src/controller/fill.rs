@@ -7,10 +7,9 @@
 use super::Controller;
 use super::call::Continuation;
 use super::counts::Why;
-use super::frames::Found;
+use super::frames::{Found, address};
 use super::nvm::{Action, Entry};
-use super::requests::Completion;
-use super::requests::{Answer, Source};
+use super::requests::{Answer, Completion, Source};
 use crate::device::{Class, Kind};
 use crate::space::Space;
 use twinpage_core::medium::{Cause, Path};
@@ -341,7 +340,7 @@ impl Controller {
         self.fills.give_back(number);
         let at = self.now;
         self.frames.came(frame);
-        let to = super::frames::address(frame, 0);
+        let to = address(frame, 0);
         self.push_dram(Completion::Nothing, Kind::Write, Class::Background, to, 64, at);
         for (line, token) in waiters.drain(..) {
             match token {

@@ -21,12 +21,12 @@ impl Kind {
     }
 }
 
-/// Who waits for it.
+/// Whether a core waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Class {
     /// A core, or something a core waits for.
     Demand,
-    /// Nobody.
+    /// No core: a checkpoint, or room that is made.
     Background,
 }
 
@@ -69,7 +69,7 @@ impl Request {
     }
 }
 
-/// The name of a request nobody wants to hear of.
+/// The id of a request whose end is not told.
 pub const NOBODY: u64 = u64::MAX;
 
 /// Nothing follows.

@@ -68,11 +68,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// A number without anything beside it.
+    /// A number beside that of the paper, if it has one.
     pub(crate) fn new(
         artifact: &'static str,
         series: impl Into<String>,
         workload: impl Into<String>,
+        paper: Option<f64>,
         ours: f64,
         unit: &'static str,
     ) -> Row {
@@ -80,7 +81,7 @@ impl Row {
             artifact,
             series: series.into(),
             workload: workload.into(),
-            paper: None,
+            paper,
             ours,
             plus_minus: None,
             unit,

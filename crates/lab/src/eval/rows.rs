@@ -134,9 +134,8 @@ impl Artifact {
 
 /// DPC Table 3, from the entries the schemes here keep.
 fn metadata() -> Vec<Row> {
-    let row = |series, unit, paper: f64, bits: u64| Row {
-        paper: Some(paper),
-        ..Row::new("table3", series, "metadata", bits as f64, unit)
+    let row = |series, unit, paper, bits: u64| {
+        Row::new("table3", series, "metadata", Some(paper), bits as f64, unit)
     };
     vec![
         row("ThyNVM", "bits a line", 42.0, thynvm::BLOCK_INDEX_BITS),
@@ -165,10 +164,7 @@ impl<'a> Table<'a> {
         ours: f64,
         unit: &'static str,
     ) -> Row {
-        Row {
-            paper,
-            ..Row::new(self.artifact.0, series, workload, ours, unit)
-        }
+        Row::new(self.artifact.0, series, workload, paper, ours, unit)
     }
 
     pub(super) fn run(&self, workload: usize, which: Which) -> &'a Run {

@@ -78,10 +78,7 @@ pub(crate) fn mark_bytes<T>(at: *const T, bytes: usize) {
 /// As [`mark_bytes`].
 #[inline(always)]
 pub(crate) fn mark_value<T>(at: *const T) {
-    match Span::of_value(at) {
-        few if few.is_few() => mark_few([few]),
-        other => mark_bytes(at, other.bytes),
-    }
+    mark_spans([Span::of_value(at)]);
 }
 
 /// [`mark_bytes`] of several, at once.

@@ -202,7 +202,7 @@ fn answer<R: Any>(outcome: super::Outcome) -> R {
 ///
 /// Clones of a handle share a connection, on which one call is made after the other; share the object once more for calls
 /// beside one another. A deferrable call is sent and returns; one that cannot be made is told by the next call that answers,
-/// which is not made then. Whoever has a handle holds the object: it is not freed meanwhile. A method of an object calls no
+/// which is not made then. A handle keeps its object from being freed. A method of an object calls no
 /// shared one: the two could wait for each other.
 ///
 /// ```
@@ -236,7 +236,7 @@ fn answer<R: Any>(outcome: super::Outcome) -> R {
 /// ```
 ///
 /// # Errors
-/// [`Error::Invalid`] when no process has the region open, or that has not opened the object, or has it with other methods.
+/// [`Error::Invalid`] when no process has the region open, or the one that has did not open the object or knows other methods.
 /// Calls fail with the errors that they have there, and with [`Error::Invalid`] when that process has ended, and in a
 /// thread with a name, whose calls could not be known again.
 pub fn share<T: Object>(path: impl AsRef<Path>, name: &str) -> Result<T::Handle> {

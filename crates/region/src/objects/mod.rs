@@ -147,7 +147,7 @@ pub(crate) struct Objects {
     /// The lock of the region that this one has taken over from.
     taken_over: Mutex<Option<Lock>>,
     sharers: Sharers,
-    /// What is called is kept: see [`kept`](self::kept).
+    /// Calls are kept (`kept.rs`).
     keeps: bool,
     /// Where cold objects go, if the region has such a place, and which are cold.
     next: Option<Arc<NextLevel>>,

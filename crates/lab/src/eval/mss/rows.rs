@@ -55,10 +55,9 @@ impl Table<'_> {
     ) -> Row {
         Row {
             row: eval::Row {
-                paper,
                 note: is_far(paper, ours)
                     .then(|| of.iter().map(|run| evidence(run)).collect::<Vec<_>>().join("; ")),
-                ..eval::Row::new(self.artifact, series, workload, ours, unit)
+                ..eval::Row::new(self.artifact, series, workload, paper, ours, unit)
             },
             of: of.iter().map(|run| run.name.clone()).collect(),
             counts: BTreeMap::new(),

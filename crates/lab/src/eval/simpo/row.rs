@@ -35,10 +35,7 @@ pub(super) fn row(
     unit: &'static str,
 ) -> Row {
     Row {
-        row: eval::Row {
-            paper,
-            ..eval::Row::new(artifact, series, workload, ours, unit)
-        },
+        row: eval::Row::new(artifact, series, workload, paper, ours, unit),
         origin,
     }
 }

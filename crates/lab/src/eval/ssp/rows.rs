@@ -115,10 +115,9 @@ impl Table<'_> {
         let paper = said(self.artifact, &series, &workload);
         let evidence = || of.iter().map(|run| evidence(run)).collect::<Vec<_>>().join("; ");
         Row {
-            paper,
             plus_minus,
             note: (is_far(paper, ours) && !of.is_empty()).then(evidence),
-            ..Row::new(self.artifact, series, workload, ours, unit)
+            ..Row::new(self.artifact, series, workload, paper, ours, unit)
         }
     }
 
