@@ -10,7 +10,7 @@ pub(crate) struct Slab<T> {
 }
 
 impl<T: Default> Slab<T> {
-    /// One that nobody uses.
+    /// One that is free.
     #[inline]
     pub(crate) fn take(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
@@ -25,7 +25,7 @@ impl<T: Default> Slab<T> {
         self.free.push(number);
     }
 
-    /// Whether nobody uses any.
+    /// Whether all are free.
     pub(crate) fn is_unused(&self) -> bool {
         self.free.len() == self.all.len()
     }

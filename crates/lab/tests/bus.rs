@@ -49,7 +49,7 @@ fn run(batch: impl FnMut(u64, &mut Port<'_>) + Send) -> Counts {
         .unwrap()
 }
 
-/// Stores eight lines of a page nobody touched before, and has them written back.
+/// Stores eight lines of a page that was not touched before, and has them written back.
 fn eight_lines(how: Option<Kind>, fence: bool) -> Counts {
     run(move |batch, port| {
         let at = batch * 4096;

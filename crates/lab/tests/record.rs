@@ -88,7 +88,7 @@ fn a_program_is_recorded() {
 }
 
 /// Accesses whose size and number are known: 16 bytes at once 1000 times, 2000 bytes by a string instruction,
-/// 500 bytes by each of two threads; a child process touches what nobody else does. Then a loop that touches
+/// 500 bytes by each of two threads; a child process touches what no other does. Then a loop that touches
 /// nothing, for ever.
 const KINDS: &str = r#"
 #include <emmintrin.h>

@@ -22,7 +22,7 @@ pub struct Copies {
 /// Whether they can be copied from inside the program.
 #[derive(Default)]
 enum Inside {
-    /// Nobody tried yet.
+    /// Not tried yet.
     #[default]
     Unknown,
     /// Yes.

@@ -93,13 +93,13 @@ impl Error {
         move |source| Error::File { what, path, source }
     }
 
-    /// Whether the limit of open files is reached, of twinpage or of the whole system.
+    /// Whether no more files may be opened.
     #[must_use]
     pub fn lacks_files(&self) -> bool {
         let (Error::Target { source, .. } | Error::File { source, .. }) = self else {
             return false;
         };
-        matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+        lacks_files(source)
     }
 
     /// Whether the error means that the program's process is gone.
@@ -107,4 +107,9 @@ impl Error {
     pub fn is_gone(&self) -> bool {
         matches!(self, Error::Target { source, .. } if source.raw_os_error() == Some(libc::ESRCH))
     }
+}
+
+/// Whether the limit of open files is reached, of twinpage or of the whole system.
+pub(crate) fn lacks_files(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }

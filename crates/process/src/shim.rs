@@ -1,7 +1,7 @@
 //! Shims of version managers: what stands in PATH under a program's name and is not the program.
 //!
 //! pyenv, rbenv, nodenv, asdf and their kin put a shell script there that starts other programs to find
-//! out which version is meant, and then becomes it. Children cannot be checkpointed, and nobody who says
+//! out which version is meant, and then becomes it. Children cannot be checkpointed, and no user who says
 //! `python3` means the script: the manager is asked (`pyenv which python3`) and what it names is run.
 
 use crate::error::{Error, Result};

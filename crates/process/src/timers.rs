@@ -1,7 +1,7 @@
 //! When periodic timers rang that no signal was taken for yet: timer_create(2), timer_getoverrun(2).
 //!
-//! While the signal of a timer waits, the kernel counts further expirations (overruns) and shows the count to
-//! nobody. It follows from the instant of the expiration that the signal is for: so that is kept, from what a
+//! While the signal of a timer waits, the kernel counts further expirations (overruns) and does not show the
+//! count. It follows from the instant of the expiration that the signal is for: so that is kept, from what a
 //! timer has left at the stops before, from how it was set, or from how a resume set it again. All that is told
 //! of one stop is for one instant of it, [`Clocks`]: looking may take long on a machine with much to do.
 //!

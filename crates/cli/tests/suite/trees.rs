@@ -88,21 +88,31 @@ fn a_tree_of_500_processes() {
     survives("500 processes", &["sh", "sleep"], &["sh", "-c", &script]);
 }
 
-/// It goes on without checkpoints, and says how it gets some.
+/// It goes on without checkpoints, and says how it gets some: where that is seen beforehand, and where a file cannot be
+/// opened.
 #[test]
 fn a_tree_for_which_too_few_files_may_be_opened() {
+    too_few_files(200, 0);
+    too_few_files(30, 300);
+}
+
+fn too_few_files(processes: u32, inherited: u32) {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let at = |name: &str| scratch.path().join(name);
     let file = |name: &str| fs::File::create(at(name)).expect("a file");
     let read = |name: &str| fs::read_to_string(at(name)).unwrap_or_default();
     let tool = twinpage();
-    let mut limited = Command::new("sh");
+    let mut limited = Command::new("bash");
     limited
-        .args(["-c", "ulimit -n 600 && exec \"$@\"", "sh"])
+        .arg("-c")
+        .arg(format!(
+            "for ((i = 0; i < {inherited}; i++)); do exec {{fd}}</dev/null; done; ulimit -n 600 && exec \"$@\""
+        ))
+        .arg("bash")
         .arg(tool.get_program())
         .args(tool.get_args())
         .args(["run", "--every", "16ms", "--state", "state", "--", "sh", "-c"])
-        .arg(with_sleepers(200, "[ ! -e go ]"))
+        .arg(with_sleepers(processes, "[ ! -e go ]"))
         .current_dir(scratch.path())
         .stdout(file("out"))
         .stderr(file("err"));
@@ -743,7 +753,7 @@ fn a_child_in_the_session_that_its_parent_left_is_waited_for() {
     );
 }
 
-/// Somebody kills its children, at any instant: it sees that, and goes on.
+/// Its children are killed from outside, at any instant: it sees that, and goes on.
 #[test]
 fn children_are_killed_at_any_instant() {
     let seed = seed();

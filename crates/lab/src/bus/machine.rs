@@ -478,7 +478,7 @@ impl<'w> Machine<'w> {
         self.join(request, number, true, place);
     }
 
-    /// Asks memory for a line of a core, unless somebody did already.
+    /// Asks memory for a line of a core, unless it was asked already.
     pub(super) fn request(&mut self, number: usize, line: u64, at: u64) -> Result<u32, Wait> {
         let this = &mut self.cores[number];
         this.core.miss_room(&self.config.shape).map_err(Wait::Room)?;

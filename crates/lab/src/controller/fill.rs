@@ -1,6 +1,6 @@
 //! Pages come from NVM into the DRAM cache, and dirty ones go back (DPC 4.5.1).
 //!
-//! * The line somebody waits for comes first; the others follow.
+//! * The line that is waited for comes first; the others follow.
 //! * A victim is written back before its frame is used: at once where the scheme posts the write,
 //!   when its call is answered where it does not.
 
@@ -30,7 +30,7 @@ pub(super) struct Fill {
 }
 
 impl Fill {
-    /// Of another page. Nobody waits for the one before.
+    /// Of another page. The one before is not waited for.
     fn begin(&mut self, page: u64, head: u64) {
         self.page = page;
         self.head = head;

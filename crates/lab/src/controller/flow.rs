@@ -223,7 +223,7 @@ impl Controller {
     }
 
     /// Times what the scheme just did. Says whether `after` will be done when its call is; otherwise
-    /// nobody has to wait.
+    /// none has to wait.
     pub(super) fn dispatch(
         &mut self,
         at: u64,
@@ -387,7 +387,7 @@ impl Controller {
         }
     }
 
-    /// Whether nothing is under way that somebody waits for.
+    /// Whether nothing is under way that is waited for.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.fills.is_unused() && self.calls.is_empty() && self.flushing == 0

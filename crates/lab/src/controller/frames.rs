@@ -1,7 +1,7 @@
 //! The DRAM cache of NVM pages and its table (CPT): which page lies in which frame, and which of its
 //! lines are newer than NVM (DPC 4.1).
 //!
-//! * Real bytes where somebody will look at them: a frame then holds what the DRAM would.
+//! * Real bytes where they will be looked at: a frame then holds what the DRAM would.
 //! * The least recently used frame goes first.
 //! * DRAM that something else needs is reserved: so many frames fewer hold pages.
 

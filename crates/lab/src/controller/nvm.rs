@@ -3,7 +3,7 @@
 //! * The bytes are there at once; when they are durable the machine says, once it has timed the write.
 //! * With `remember`, what a write replaced is kept until it is durable, so that a crash can leave
 //!   exactly what was.
-//! * Without it nobody will ever look at the data: only what schemes keep for themselves has bytes. What
+//! * Without it the data is never looked at: only what schemes keep for themselves has bytes. What
 //!   is done, and how long it takes, is the same.
 //! * Wear is counted a line.
 
@@ -114,7 +114,7 @@ impl Nvm {
         }
     }
 
-    /// Until told otherwise, what is read is data that nobody looks at.
+    /// Until told otherwise, what is read is data that is not looked at.
     pub fn read_blindly(&self, blind: bool) {
         self.blind.set(blind);
     }

@@ -2,11 +2,11 @@
 //!
 //! * A group is known by its number until it is done; then the number is used again.
 //! * What happens at one time happens in the order in which it became known.
-//! * Nobody is told of requests without a group.
+//! * The end of a request without a group is not told.
 
 use super::Controller;
 use super::nvm::Entry;
-use crate::device::{Class, Kind, NOBODY};
+use crate::device::{Class, Kind, UNTOLD};
 use crate::slab::Slab;
 use std::collections::VecDeque;
 
@@ -50,7 +50,7 @@ struct Group {
     part: Completion,
 }
 
-/// The group of requests that nobody waits for.
+/// The group of requests that are not waited for.
 const NO_GROUP: u32 = u32::MAX;
 
 /// All groups that are not done, and when those that are known to be done are.
@@ -207,7 +207,7 @@ impl Controller {
 /// What a group's requests are called.
 fn name(group: u32) -> u64 {
     match group {
-        NO_GROUP => NOBODY,
+        NO_GROUP => UNTOLD,
         group => group.into(),
     }
 }

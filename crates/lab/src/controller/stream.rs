@@ -1,6 +1,6 @@
-//! Accesses to NVM that nobody waits for: in order, so many at a time, with barriers between.
+//! Accesses to NVM that are not waited for: in order, so many at a time, with barriers between.
 //!
-//! A barrier holds back what follows it until all before it is durable; nobody stalls for it.
+//! A barrier holds back what follows it until all before it is durable; nothing stalls for it.
 
 use super::nvm::{Action, Entry};
 use std::collections::VecDeque;

@@ -13,7 +13,7 @@
 //! * A read of many row buffers (a page) is one request: once its turn comes it is read through.
 //! * Requests that find the queue full wait in front of it, in order, demand first.
 //! * A request is not seen before it comes. So a channel need not be driven cycle by cycle: it works when
-//!   something could be done, or somebody wants to know ([`Channel::bound`]).
+//!   something could be done, or its caller wants to know ([`Channel::bound`]).
 //! * One request alone is served without the queues, by the same rules (`serve_alone`).
 //! * Commands that belong together are decided together. A row is closed and the next opened in one go; where
 //!   no other request's data could come before, the request is served through; a run of lines goes whole (of
@@ -24,7 +24,7 @@ use super::arrivals::ArrivalQueue;
 use super::bank::{Banks, Command, Run};
 use super::choice::Choice;
 use super::queue::Queue;
-use super::request::{Class, Done, Kind, NO_SWEEP, NOBODY, Request};
+use super::request::{Class, Done, Kind, NO_SWEEP, Request, UNTOLD};
 use super::spec::Device;
 use super::timing::Timing;
 use crate::slab::Slab;
@@ -372,7 +372,7 @@ impl Channel {
     }
 
     fn tell(&mut self, id: u64, at: u64) {
-        if id != NOBODY {
+        if id != UNTOLD {
             self.done.push(Done { id, at });
         }
     }

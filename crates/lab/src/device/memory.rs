@@ -90,7 +90,7 @@ impl Memory {
 
     /// Asks for `lines` lines from `at`, at `cycle`. Says in how many requests: each is done by itself.
     ///
-    /// Nobody hears of requests called [`super::NOBODY`].
+    /// The end of a request called [`super::UNTOLD`] is not told.
     pub fn push(&mut self, id: u64, kind: Kind, class: Class, at: u64, lines: u64, cycle: u64) -> u32 {
         if lines * 64 <= self.map.left_of_buffer(at) {
             let Location { channel, bank, row } = self.map.place(at);

@@ -22,5 +22,5 @@ pub mod spec;
 pub mod timing;
 
 pub use memory::Memory;
-pub use request::{Class, Done, Kind, NOBODY};
+pub use request::{Class, Done, Kind, UNTOLD};
 pub use spec::Device;

@@ -1,7 +1,7 @@
 //! The requests of one kind that wait at a channel, by bank.
 //!
 //! * A bank's requests lie in order of age; which of them goes next, and its next command, is kept until
-//!   something of the bank changes, and found again when somebody asks.
+//!   something of the bank changes, and found again when asked for.
 
 use super::request::{Class, Kind, Request};
 use std::collections::VecDeque;

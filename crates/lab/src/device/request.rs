@@ -70,7 +70,7 @@ impl Request {
 }
 
 /// The id of a request whose end is not told.
-pub const NOBODY: u64 = u64::MAX;
+pub const UNTOLD: u64 = u64::MAX;
 
 /// Nothing follows.
 pub(super) const NO_SWEEP: u32 = u32::MAX;

@@ -27,7 +27,7 @@ pub struct Line<S = u16> {
 }
 
 /// No line of memory has this tag.
-const NOBODY: u32 = u32::MAX;
+const NO_TAG: u32 = u32::MAX;
 
 /// A cache.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl<S: Sharers> Cache<S> {
         let sets = bytes / 64 / ways as u64;
         debug_assert!(sets.is_power_of_two());
         Cache {
-            tags: vec![NOBODY; sets as usize * ways],
+            tags: vec![NO_TAG; sets as usize * ways],
             states: vec![State::default(); sets as usize * ways],
             ways,
             set_bits: sets.trailing_zeros(),
@@ -65,7 +65,7 @@ impl<S: Sharers> Cache<S> {
     #[inline]
     fn set(&self, number: u64) -> (usize, u32) {
         let set = number & ((1 << self.set_bits) - 1);
-        debug_assert!(number >> self.set_bits < u64::from(NOBODY));
+        debug_assert!(number >> self.set_bits < u64::from(NO_TAG));
         (set as usize * self.ways, (number >> self.set_bits) as u32)
     }
 
@@ -104,7 +104,7 @@ impl<S: Sharers> Cache<S> {
         Some(&mut self.states[set])
     }
 
-    /// The line, if it is there. Nobody used it.
+    /// The line, if it is there. That is no use of it.
     #[inline]
     pub fn peek(&mut self, number: u64) -> Option<&mut State<S>> {
         let (set, tag) = self.set(number);
@@ -121,7 +121,7 @@ impl<S: Sharers> Cache<S> {
         self.make_room(set, last);
         self.tags[set] = tag;
         self.states[set] = state;
-        (old != NOBODY).then(|| Line {
+        (old != NO_TAG).then(|| Line {
             number: self.number(number, old),
             state: gone,
         })
@@ -136,7 +136,7 @@ impl<S: Sharers> Cache<S> {
         let last = set + self.ways - 1;
         self.tags.copy_within(way + 1..=last, way);
         self.states.copy_within(way + 1..=last, way);
-        self.tags[last] = NOBODY;
+        self.tags[last] = NO_TAG;
         self.states[last] = State::default();
         Some(state)
     }

@@ -42,9 +42,9 @@ pub enum Mode {
     None,
     /// The cores, until it is durable.
     Stall,
-    /// Nobody: the scheme overlaps it with execution by itself.
+    /// None: the scheme overlaps it with execution by itself.
     Scheme,
-    /// Nobody: the machine captures the epoch and overlaps its writing with execution.
+    /// None: the machine captures the epoch and overlaps its writing with execution.
     Overlap,
 }
 

@@ -373,7 +373,7 @@ impl<'w> Machine<'w> {
         Ok(())
     }
 
-    /// Asks memory for a line, unless somebody did already.
+    /// Asks memory for a line, unless it was asked already.
     fn request(&mut self, line: u64, at: u64) -> u32 {
         let (number, new) = self.asked.ask(line);
         self.caches.missed(new);

@@ -192,7 +192,7 @@ pub struct Descriptor {
 pub struct Lock {
     /// Whose it is, and so which call takes it.
     pub kind: LockKind,
-    /// Nobody else may have one.
+    /// No other process may have one.
     pub exclusive: bool,
     /// First byte.
     pub start: u64,

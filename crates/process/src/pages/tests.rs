@@ -310,6 +310,6 @@ fn what_a_process_has_from_its_maker_is_stored_once() {
     assert_eq!(
         epoch.discarded,
         [page..PageId(page.0 + 1)],
-        "nobody has the first page any more"
+        "the first page is free"
     );
 }

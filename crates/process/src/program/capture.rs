@@ -198,15 +198,15 @@ impl Program {
 
     /// So that enough is left for the program's calls, which are answered by files that are open here as well.
     fn may_open_enough(&self) -> Result<()> {
-        const OF_EACH: u64 = 8;
-        const FEW: usize = 64;
-        let living = self.descendants.living().len();
-        if living <= FEW {
+        const OF_EACH: u64 = 11;
+        const OF_ALL: u64 = 32;
+        let living = self.descendants.living().len() as u64;
+        if living == 0 {
             return Ok(());
         }
         let limit = remote::limit(0, libc::RLIMIT_NOFILE);
         let (limit, _) = limit.map_err(|source| Error::target("cannot ask for a limit", source))?;
-        if living as u64 * OF_EACH <= limit {
+        if OF_ALL + living * OF_EACH <= limit {
             return Ok(());
         }
         Err(too_few_files())
@@ -400,8 +400,9 @@ impl Program {
 
     /// Something cannot be captured. While there are other processes that passes: what they share with the program is
     /// theirs too, and one that is looked at may be killed.
-    fn while_in_company(&self, error: Error) -> Error {
+    fn while_in_company(&mut self, error: Error) -> Error {
         let error = if error.lacks_files() {
+            self.members.follow_none();
             too_few_files()
         } else {
             error

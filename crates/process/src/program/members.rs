@@ -182,6 +182,17 @@ impl Members {
         self.memories().for_each(|memory| memory.owe(pieces));
     }
 
+    /// Closes the files that following takes. The next checkpoint begins anew with each.
+    pub(super) fn follow_none(&mut self) {
+        let followed = std::mem::take(&mut self.list);
+        (self.left).extend(
+            followed
+                .into_values()
+                .map(|followed| followed.memory.into_pages()),
+        );
+        self.sleepers.wake_all();
+    }
+
     /// Takes one out, to be looked at beside its maker.
     fn take(&mut self, pid: i32) -> Result<Followed> {
         let followed = self.list.remove(&pid);

@@ -44,7 +44,7 @@ use crate::clocks::Clocks;
 use crate::context::{self, Context, Ending};
 use crate::descendants::{Descendants, State};
 use crate::descriptors::Descriptors;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, lacks_files};
 use crate::files::{EpochFiles, Recorder};
 use crate::interrupted::Calls;
 use crate::ipc::Ipc;
@@ -143,7 +143,7 @@ pub struct Program {
     held: Option<bool>,
     /// What threads stopped for before the first of them went on.
     unanswered: Vec<(Tid, Status)>,
-    /// The stops that nobody took note of yet.
+    /// The stops that are not noted yet.
     pub stops: Vec<Stop>,
 }
 
@@ -346,7 +346,7 @@ impl Program {
         self.ending
     }
 
-    /// Whether it was killed by somebody else, or by the kernel for want of memory: it has not finished,
+    /// Whether it was killed from outside, or by the kernel for want of memory: it has not finished,
     /// and goes on from its last checkpoint.
     #[must_use]
     pub fn was_killed(&self) -> bool {
@@ -646,13 +646,20 @@ fn leave_exec(tid: Tid) -> std::io::Result<()> {
 
 /// A tracker for the memory of a stopped process where the code is planted.
 pub(crate) fn track(process: &Process, tid: Tid) -> Result<Tracker> {
-    let old = "the kernel cannot track writes (userfaultfd with asynchronous write protection): Linux 6.7 or later is needed";
+    let failed = |source: std::io::Error| {
+        if lacks_files(&source) {
+            return Error::target("cannot track the writes of a process", source);
+        }
+        Error::Machine(format!(
+            "the kernel cannot track writes (userfaultfd with asynchronous write protection): Linux 6.7 or later is needed: {source}"
+        ))
+    };
     let made = inject::call(process, tid, libc::SYS_userfaultfd, &[USERFAULTFD_FLAGS]);
-    let fd = made.map_err(|error| Error::Machine(format!("{old}: {error}")))?;
+    let fd = made.map_err(failed)?;
     let ours = process
         .duplicate_fd(fd as i32)
-        .map_err(|source| Error::target("cannot take the tracker over", source))?;
+        .map_err(|source| Error::target("cannot take the tracker over", source));
     inject::call(process, tid, libc::SYS_close, &[fd])
         .map_err(|source| Error::target("cannot clean up", source))?;
-    Tracker::new(ours, process.pid()).map_err(|error| Error::Machine(format!("{old}: {error}")))
+    Tracker::new(ours?, process.pid()).map_err(failed)
 }

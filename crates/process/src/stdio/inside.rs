@@ -23,11 +23,11 @@ pub(super) enum Inside {
     Output(Arc<OwnedFd>),
     /// The write end of a pipe the program reads from.
     Input(Arc<OwnedFd>),
-    /// A pipe the program reads from and nobody writes to any more: a read end, to see how much is
+    /// A pipe the program reads from, without a writer: a read end, to see how much is
     /// left in it.
     Ended(OwnedFd),
     /// A pseudo-terminal. The program's side stays open here too: its input queue is looked at from
-    /// there, and the master reads no hang-up while nobody else has it open.
+    /// there, and the master reads no hang-up while no other process has it open.
     Terminal {
         master: Arc<OwnedFd>,
         slave: Arc<OwnedFd>,

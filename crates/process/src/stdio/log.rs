@@ -255,7 +255,7 @@ impl Log {
 
     /// Moves up to `len` bytes from a pipe to the end of the log, in one system call: killed at any
     /// instant, a byte is in the pipe or in the log (splice(2)). `None` when the pipe is empty,
-    /// `Some(0)` when it is empty and nobody can write to it any more.
+    /// `Some(0)` when it is empty and has no writer any more.
     pub(super) fn splice_from(&mut self, pipe: impl AsFd, len: usize) -> Result<Option<usize>> {
         let file = self.tail()?;
         let mut at = self.end;

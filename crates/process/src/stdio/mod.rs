@@ -182,7 +182,7 @@ impl Stdio {
     }
 
     /// The program's ends for file descriptors 0, 1 and 2: to be given to the program, and kept
-    /// nowhere else (the end of output is seen when nobody has them). `None`: leave the descriptor
+    /// nowhere else (the end of output is seen when all are closed). `None`: leave the descriptor
     /// as it is. Those of one channel are one open file. Can be taken once.
     pub fn program_ends(&self) -> [Option<OwnedFd>; 3] {
         std::mem::take(&mut *self.ends.lock().unwrap_or_else(PoisonError::into_inner))
@@ -350,7 +350,7 @@ impl Stdio {
     }
 
     /// The program ended, and the epoch of its last stop point is durable: returns when everything
-    /// it covers is outside, or nobody is there to read it, and gives the terminal back. It may take
+    /// it covers is outside, or has no reader, and gives the terminal back. It may take
     /// as long as the reader takes.
     ///
     /// # Errors

@@ -30,7 +30,7 @@ pub(super) enum Outcome {
     Done,
     /// The outside takes no more now.
     Full,
-    /// Nobody reads the outside any more.
+    /// The outside has no reader any more.
     Broken,
     /// The outside refuses: a full disk, a terminal that went away. Nothing is lost.
     Stuck(io::Error),
@@ -155,7 +155,7 @@ impl Outlet {
         (self.kind == Kind::Regular).then(|| Arc::clone(&self.fd))
     }
 
-    /// Whether somebody at the other end waits for it to be closed.
+    /// Whether the other end waits for it to be closed.
     pub(super) fn has_reader(&self) -> bool {
         matches!(self.kind, Kind::Pipe | Kind::Other)
     }

@@ -36,7 +36,7 @@ struct EpochEnd {
     epoch: u64,
     /// The end of the stream at its stop.
     end: u64,
-    /// The bytes from here on can be given back by its checkpoint; below, nobody needs them.
+    /// The bytes from here on can be given back by its checkpoint; those below are not needed.
     safe: u64,
     /// Below this the checkpoint relies on the log.
     logged: u64,
@@ -52,9 +52,9 @@ pub(super) struct Output {
     allowed: u64,
     /// The program closed it, and an epoch that says so is durable.
     allowed_close: bool,
-    /// Nobody can print any more.
+    /// Nothing can be printed any more.
     closed: bool,
-    /// Nobody outside reads any more.
+    /// The outside has no reader any more.
     broken: bool,
     /// Where the stream ended when a flush of the file outside was last considered.
     end_at_sync: u64,
@@ -99,7 +99,7 @@ impl Output {
         self.broken
     }
 
-    /// Nobody reads any more: what is held, and what may still come, is for nobody.
+    /// The outside has no reader any more: what is held, and what may still come, is dropped.
     pub(super) fn break_off(&mut self) {
         self.broken = true;
     }

@@ -177,7 +177,7 @@ fn put_lines(master: BorrowedFd<'_>, slave: BorrowedFd<'_>, modes: &Modes, now: 
             return wait_for_echo(master, b"x\x08 \x08");
         }
     }
-    // The echo of what was put is for nobody.
+    // The echo of what was put is dropped.
     while read(master)?.is_some() {}
     Ok(())
 }

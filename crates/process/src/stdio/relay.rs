@@ -277,11 +277,11 @@ impl Relay {
                 return false;
             };
             let allowed = output.allowed();
-            let nobody = output.broken() || lane.outlet.is_none();
-            if nobody && from < allowed {
+            let unread = output.broken() || lane.outlet.is_none();
+            if unread && from < allowed {
                 released.set(n, allowed);
             }
-            if nobody || from >= allowed {
+            if unread || from >= allowed {
                 Relay::at_rest(&self.shared, lane, n, state);
                 return false;
             }
@@ -371,7 +371,7 @@ impl Drop for Relay {
     }
 }
 
-/// Nobody may wait any longer for what this process's own standard output was.
+/// What this process's own standard output was holds no waiting reader any longer.
 fn give_up_stdout() {
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(null);

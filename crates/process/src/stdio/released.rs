@@ -95,7 +95,7 @@ impl Released {
         Ok(Released { page, file, trusted })
     }
 
-    /// Whether the file is as it was made, before the first checkpoint. Without it nobody knows what
+    /// Whether the file is as it was made, before the first checkpoint. Without it it is unknown what
     /// was printed.
     ///
     /// # Errors
@@ -273,7 +273,7 @@ mod tests {
             assert!(!released.trusted());
             released.set(1, 77);
             released.set_place(2, Some(place));
-            assert_eq!(peek(dir.path()), None, "nobody vouched");
+            assert_eq!(peek(dir.path()), None, "it was not vouched for");
             released.vouch(true).unwrap();
             assert_eq!(peek(dir.path()), Some([0, 77, 0]));
         }
@@ -286,11 +286,11 @@ mod tests {
         drop(fresh);
         assert!(
             !Released::open(dir.path(), false).unwrap().trusted(),
-            "nobody vouched"
+            "it was not vouched for"
         );
     }
 
-    /// Every bit that counts: bounds that are too wide mislead nobody.
+    /// Every bit that counts: bounds that are too wide do no harm.
     #[test]
     fn a_flipped_bit_is_seen() {
         let dir = tempfile::tempdir().unwrap();

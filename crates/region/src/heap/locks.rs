@@ -304,7 +304,7 @@ mod tests {
         LOCK.owner.store(owner.as_ptr(), Ordering::Release);
         let locked = LOCK.lock(owner);
         assert!(LOCK.enter(late).is_none());
-        assert!(LOCK.holds(owner.0), "the owner is inside, and nobody sees it");
+        assert!(LOCK.holds(owner.0), "the owner is inside, and it is not seen");
         drop(locked);
         assert!(!LOCK.holds(owner.0));
         // Out: another takes it at once.

@@ -202,7 +202,7 @@ fn a_lost_cut_comes_with_the_next() {
     let far = 2 * STEP / PAGE - 1;
     updating(place, || {
         for page in [0, 3, far] {
-            fill(place, page * PAGE + 7, 60, 1 + page as u8);
+            fill(place, page * PAGE + 7, 60, (1 + page) as u8);
         }
     });
     let mut frozen = cut(place);

@@ -1,6 +1,6 @@
 //! An object as its handles know it, from its opening until it is freed.
 //!
-//! * A handle looks before each call, which is one load of a line that nobody writes until then. A call that was made while
+//! * A handle looks before each call, which is one load of a line that is not written until then. A call that was made while
 //!   another thread frees the object is appended too late and not run: an instant one fails, `sync` tells of another.
 
 use crate::error::{Error, Result};

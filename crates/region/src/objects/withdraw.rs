@@ -43,7 +43,7 @@ pub struct Withdrawn {
 /// [`Error::Invalid`] for a region in use, and when there is no such call; as [`operations`](super::operations).
 pub fn withdraw(path: impl AsRef<Path>, position: u64) -> Result<Withdrawn> {
     let path = path.as_ref();
-    let inspection = inspect(path)?; // nobody opens the region before it is dropped
+    let inspection = inspect(path)?; // the region is not opened by others before it is dropped
     if let Some(holder) = &inspection.in_use {
         return Err(Error::Invalid(format!(
             "{} is in use by {holder}: its log can be changed when that has ended",

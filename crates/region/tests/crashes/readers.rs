@@ -152,7 +152,7 @@ fn a_writer_is_read_while_it_writes_and_is_killed() {
                 assert!(read >= dying && dying >= told, "{told}, {dying}, {read}");
             }
             let next = look(&when_free(|| Reader::open(&path)), case);
-            assert_eq!(next, read, "nobody writes any more");
+            assert_eq!(next, read, "there is no writer any more");
         }
     }
 }

@@ -14,7 +14,7 @@ fn who_only_looks_is_in_nobodys_way() {
     Region::open(&path).unwrap().close().unwrap();
     let looks = [(); 2].map(|()| inspect(&path).unwrap());
     for look in &looks {
-        assert_eq!(look.in_use, None, "another looks, and nobody writes");
+        assert_eq!(look.in_use, None, "another looks, and none writes");
         assert!(look.check().unwrap().0.is_empty());
     }
     // Who opens it waits for them.

@@ -86,10 +86,11 @@ impl Killed {
         let line = |i: usize| format!("{i:05} {}\n", "words ".repeat(80));
         let stdout = (0..400).map(line).collect::<String>().into_bytes();
         let killed = Self { scratch, stdout };
-        let (state, go) = (killed.path("state"), killed.path("go"));
+        let (state, go, has_printed) = (killed.path("state"), killed.path("go"), killed.path("printed"));
         let program = format!(
-            "for ((i = 0; i < 240; i++)); do read -r line; echo \"$line \"; done; until [ -e '{}' ]; do :; done; \
+            "for ((i = 0; i < 240; i++)); do read -r line; echo \"$line \"; done; > '{}'; until [ -e '{}' ]; do :; done; \
              while read -r line; do echo \"$line \"; done",
+            has_printed.display(),
             go.display()
         );
         let mut command = twinpage();
@@ -103,10 +104,20 @@ impl Killed {
             stdin.write_all(lines.as_bytes()).expect("the program reads");
         };
         give(0..380);
-        wait_until("a checkpoint holds output and input", || {
+        wait_until("the program has printed", || has_printed.exists());
+        let checkpoint = || {
             let info = on_state(&["info", "--json"], &state);
             let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap_or_default();
-            info["held_output_bytes"].as_u64().unwrap_or(0) > 40_000
+            (info["held_output_bytes"].as_u64() > Some(40_000))
+                .then(|| info["epoch"].as_u64())
+                .flatten()
+        };
+        // One may be on its way that began before; the second from here holds all that was printed.
+        let mut first = None;
+        wait_until("a checkpoint holds output and input", || {
+            let now = checkpoint();
+            first = first.or(now);
+            now.zip(first).is_some_and(|(now, first)| now >= first + 2)
         });
         // Mostly after the last checkpoint.
         give(380..400);
