@@ -75,7 +75,7 @@ fn a_scheme_that_protects_nothing_is_not_verified() {
     let output = twinpage("in-place");
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output)["broken"]["promise"].is_string());
-    let output = twinpage("undo-log");
+    let output = twinpage("redo-log");
     assert!(
         output.status.success() && said(&output)["broken"].is_null(),
         "{output:?}"

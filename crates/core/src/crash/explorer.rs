@@ -228,9 +228,11 @@ impl<S: Simulated> Explorer<S> {
                 continue;
             }
             self.counts.points += 1;
-            for image in crash.images(self.effort.samples, &mut self.random) {
+            let images = crash.images(self.effort.samples, &mut self.random);
+            for number in 0..images.count() {
                 self.counts.images += 1;
-                let checked = self.check_image(image, &allowed, made, run, steps, deep);
+                let image = || images.image(number);
+                let checked = self.check_image(&image, &allowed, made, run, steps, deep);
                 checked.map_err(|broken| Broken {
                     point,
                     points: run.ops.len(),
@@ -245,14 +247,14 @@ impl<S: Simulated> Explorer<S> {
     /// Recovers an image and compares.
     fn check_image(
         &mut self,
-        image: Image,
+        image: &dyn Fn() -> Image,
         allowed: &RangeInclusive<Epoch>,
         made: bool,
         run: &Recorded,
         steps: &[Step],
         deep: bool,
     ) -> Result<(), Broken> {
-        let recorder = Recorder::new(image.clone());
+        let recorder = Recorder::new(image());
         let log = recorder.log();
         let (scheme, found) = match self.recover(recorder) {
             Err(Error::Foreign(_) | Error::Damaged { .. }) if !made => return Ok(()),
@@ -272,10 +274,10 @@ impl<S: Simulated> Explorer<S> {
         let ops = log.borrow().clone();
         // A long recovery is crashed for a sample of the images only.
         if ops.len() <= self.effort.short_recovery || self.random.once_in(self.effort.lives) {
-            self.crash_recovery(&image, &ops, found.epoch, state)?;
+            self.crash_recovery(image, &ops, found.epoch, state)?;
         }
         if self.random.once_in(self.effort.lives) {
-            let life = self.second_life(image, scheme, &log, state, steps, deep);
+            let life = self.second_life(image(), scheme, &log, state, steps, deep);
             life.map_err(|broken| Broken { deep: true, ..broken })?;
         }
         Ok(())
@@ -296,19 +298,23 @@ impl<S: Simulated> Explorer<S> {
     /// Crashes the recovery of `image` after everything it did.
     fn crash_recovery(
         &mut self,
-        image: &Image,
+        image: &dyn Fn() -> Image,
         ops: &[Op],
         epoch: Epoch,
         state: &State,
     ) -> Result<(), Broken> {
-        let mut crash = Crash::new(image);
+        if ops.is_empty() {
+            return Ok(());
+        }
+        let mut crash = Crash::new(&image());
         for op in ops {
             if !crash.advance(op) {
                 continue;
             }
-            for image in crash.few_images(RECOVERY_SAMPLES, &mut self.random) {
+            let images = crash.few_images(RECOVERY_SAMPLES, &mut self.random);
+            for number in 0..images.count() {
                 let again = self
-                    .recover(Recorder::new(image))
+                    .recover(Recorder::new(images.image(number)))
                     .map_err(failed("recovery after a crashed recovery refuses"));
                 let (scheme, found) = again?;
                 if found.epoch != epoch {

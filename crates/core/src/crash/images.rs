@@ -59,48 +59,42 @@ impl Crash {
     }
 
     /// The images a crash here may leave: `samples` random ones where there are too many to build all.
-    pub(super) fn images(&self, samples: usize, random: &mut Random) -> Vec<Image> {
-        self.build(EVERY, EACH, samples, random)
+    pub(super) fn images(&self, samples: usize, random: &mut Random) -> Images<'_> {
+        self.choose(EVERY, EACH, samples, random)
     }
 
     /// As [`Crash::images`], but fewer.
-    pub fn few_images(&self, samples: usize, random: &mut Random) -> Vec<Image> {
-        self.build(EVERY / 2, 0, samples, random)
+    pub fn few_images(&self, samples: usize, random: &mut Random) -> Images<'_> {
+        self.choose(EVERY / 2, 0, samples, random)
     }
 
-    fn build(&self, every: usize, each: usize, samples: usize, random: &mut Random) -> Vec<Image> {
+    fn choose(&self, every: usize, each: usize, samples: usize, random: &mut Random) -> Images<'_> {
         let atoms = self.atoms();
-        let mut images = Vec::new();
-        let mut build = |there: &dyn Fn(usize) -> bool| images.push(self.image(&atoms, there));
-        if atoms.len() <= every {
-            (0..1_usize << atoms.len()).for_each(|subset| build(&|k| subset >> k & 1 == 1));
-            return images;
+        let number = atoms.len();
+        let subsets = if number <= every {
+            (0..1 << number).map(Subset::Bits).collect()
+        } else {
+            let alone_and_missing = (0..number).flat_map(|one| [Subset::Alone(one), Subset::Missing(one)]);
+            let drawn = (0..samples).map(|sample| match (sample % 4, random.number()) {
+                (0, seed) => Subset::Operations(seed),
+                (1, seed) => Subset::Half(seed),
+                (2, seed) => Subset::Most(seed),
+                (_, seed) => Subset::Few(seed),
+            });
+            let most = [Subset::Bits(0), Subset::All].into_iter();
+            let most = most.chain(alone_and_missing.filter(|_| number <= each));
+            most.chain(drawn).collect()
+        };
+        Images {
+            crash: self,
+            atoms,
+            subsets,
         }
-        build(&|_| false);
-        build(&|_| true);
-        if atoms.len() <= each {
-            for one in 0..atoms.len() {
-                build(&|k| k == one);
-                build(&|k| k != one);
-            }
-        }
-        for sample in 0..samples {
-            // Operations whole or not at all; atoms one by one; all but a few; only a few.
-            let seed = random.number();
-            let draw = |k: usize, times: u64| Random::new(seed ^ (k as u64) << 20).once_in(times);
-            match sample % 4 {
-                0 => build(&|k| draw(op_of(&atoms[k]), 2)),
-                1 => build(&|k| draw(k, 2)),
-                2 => build(&|k| !draw(k, 8)),
-                _ => build(&|k| draw(k, 8)),
-            }
-        }
-        images
     }
 
     /// The image a crash leaves when everything made it.
     pub(super) fn whole(&self) -> Image {
-        self.image(&self.atoms(), &|_| true)
+        self.image(&self.atoms(), Subset::All)
     }
 
     fn atoms(&self) -> Vec<Atom> {
@@ -122,15 +116,71 @@ impl Crash {
         atoms
     }
 
-    fn image(&self, atoms: &[Atom], there: &dyn Fn(usize) -> bool) -> Image {
+    fn image(&self, atoms: &[Atom], there: Subset) -> Image {
         let mut bytes = self.durable.clone();
-        for (_, atom) in atoms.iter().enumerate().filter(|&(k, _)| there(k)) {
+        for (_, atom) in atoms.iter().enumerate().filter(|(k, atom)| there.has(*k, atom)) {
             match atom {
                 Atom::Bytes(index, range) => apply(&mut bytes, &self.pending[*index], Some(range)),
                 Atom::Whole(index) => apply(&mut bytes, &self.pending[*index], None),
             }
         }
         Image::from_bytes(bytes, self.atom)
+    }
+}
+
+/// The atoms that are there after a crash.
+#[derive(Clone, Copy, Debug)]
+enum Subset {
+    /// Those whose bit is set, of few.
+    Bits(usize),
+    All,
+    Alone(usize),
+    Missing(usize),
+    /// Drawn with this seed: operations whole or not at all.
+    Operations(u64),
+    /// One atom of two.
+    Half(u64),
+    /// All but one of eight.
+    Most(u64),
+    /// One of eight.
+    Few(u64),
+}
+
+impl Subset {
+    fn has(self, number: usize, atom: &Atom) -> bool {
+        let draw = |seed: u64, k: usize, times| Random::new(seed ^ (k as u64) << 20).once_in(times);
+        match self {
+            Subset::Bits(bits) => bits.checked_shr(number as u32).unwrap_or(0) & 1 == 1,
+            Subset::All => true,
+            Subset::Alone(one) => number == one,
+            Subset::Missing(one) => number != one,
+            Subset::Operations(seed) => draw(seed, op_of(atom), 2),
+            Subset::Half(seed) => draw(seed, number, 2),
+            Subset::Most(seed) => !draw(seed, number, 8),
+            Subset::Few(seed) => draw(seed, number, 8),
+        }
+    }
+}
+
+/// The images that a crash may leave. They may be large, so each is built when it is looked at.
+#[derive(Debug)]
+pub struct Images<'c> {
+    crash: &'c Crash,
+    atoms: Vec<Atom>,
+    subsets: Vec<Subset>,
+}
+
+impl Images<'_> {
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.subsets.len()
+    }
+
+    /// Builds one, by its number.
+    #[must_use]
+    pub fn image(&self, number: usize) -> Image {
+        self.crash.image(&self.atoms, self.subsets[number])
     }
 }
 
@@ -175,10 +225,9 @@ mod tests {
     }
 
     fn images(crash: &Crash) -> BTreeSet<Vec<u8>> {
-        crash
-            .images(50, &mut Random::new(1))
-            .iter()
-            .map(|image| image.bytes().to_vec())
+        let images = crash.images(50, &mut Random::new(1));
+        (0..images.count())
+            .map(|one| images.image(one).bytes().to_vec())
             .collect()
     }
 
