@@ -14,6 +14,7 @@
 
 use crc32c::crc32c;
 use std::collections::{BTreeSet, HashMap};
+use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use twinpage_core::buffer::Buffer;
@@ -22,10 +23,13 @@ use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, PageLines};
 use twinpage_core::medium::{Cause, Medium, Offset, Path};
 use twinpage_core::metered::Metered;
+use twinpage_core::record::{self, Record};
 use twinpage_core::scheme::{
     Damage, Epoch, Idle, Info, PoolInfo, Pressure, Recovered, Simulated, TableEntry, Traffic,
 };
 use twinpage_core::shell::{Mechanism, Shell};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 pub(crate) const MAGIC: [u8; 8] = *b"inplace1";
 const VERSION: u32 = 1;
@@ -35,7 +39,45 @@ const BLOCK: usize = 40;
 /// The highest page; a byte's offset stays within 63 bits.
 const PAGE_LIMIT: u64 = 1 << 40;
 
-/// What the state record says.
+/// The bytes of the header.
+#[derive(FromBytes, IntoBytes, Immutable, Clone, Copy)]
+#[repr(C)]
+struct RawHeader {
+    magic: [u8; 8],
+    line_bytes: U32,
+    version: U32,
+    extent_bytes: U64,
+    context_limit: U64,
+    crc: U32,
+    reserved: U32,
+}
+
+/// The bytes of the state.
+#[derive(FromBytes, IntoBytes, Immutable, Clone, Copy)]
+#[repr(C)]
+struct RawState {
+    epoch: U64,
+    open: U64,
+    context_len: U64,
+    context_crc: U32,
+    pages: U32,
+    crc: U32,
+    reserved: U32,
+}
+
+const _: () = assert!(size_of::<RawHeader>() == BLOCK && size_of::<RawState>() == BLOCK);
+
+impl Record for RawHeader {
+    const SUM_AT: usize = offset_of!(RawHeader, crc);
+    const COVERED: Range<usize> = 0..offset_of!(RawHeader, crc);
+}
+
+impl Record for RawState {
+    const SUM_AT: usize = offset_of!(RawState, crc);
+    const COVERED: Range<usize> = 0..offset_of!(RawState, crc);
+}
+
+/// The content of the state.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct State {
     epoch: Epoch,
@@ -47,41 +89,29 @@ struct State {
 }
 
 impl State {
-    fn encode(self) -> [u8; BLOCK] {
-        let last = u64::from(self.pages) << 32 | u64::from(self.context_crc);
-        seal([self.epoch, self.open.into(), self.context_len, last])
+    fn encode(self) -> RawState {
+        let raw = RawState {
+            epoch: self.epoch.into(),
+            open: u64::from(self.open).into(),
+            context_len: self.context_len.into(),
+            context_crc: self.context_crc.into(),
+            pages: self.pages.into(),
+            crc: U32::ZERO,
+            reserved: U32::ZERO,
+        };
+        record::seal(raw, &[], 0)
     }
 
-    fn decode(block: &[u8; BLOCK]) -> Option<State> {
-        let [epoch, open, context_len, last] = unseal(block)?;
-        let (pages, context_crc) = ((last >> 32) as u32, last as u32);
-        Some(State {
-            epoch,
-            open: open != 0,
-            context_len,
-            context_crc,
-            pages,
+    fn decode(raw: &RawState) -> Option<State> {
+        record::verify(raw, &[], 0).ok()?;
+        (raw.reserved == U32::ZERO).then(|| State {
+            epoch: raw.epoch.get(),
+            open: raw.open != U64::ZERO,
+            context_len: raw.context_len.get(),
+            context_crc: raw.context_crc.get(),
+            pages: raw.pages.get(),
         })
     }
-}
-
-/// Four numbers and their checksum.
-fn seal(words: [u64; 4]) -> [u8; BLOCK] {
-    let mut block = [0; BLOCK];
-    for (bytes, word) in block.chunks_exact_mut(8).zip(words) {
-        bytes.copy_from_slice(&word.to_le_bytes());
-    }
-    let crc = crc32c(&block[..32]);
-    block[32..36].copy_from_slice(&crc.to_le_bytes());
-    block
-}
-
-fn unseal(block: &[u8; BLOCK]) -> Option<[u64; 4]> {
-    let mut words = [0; 4];
-    for (word, bytes) in words.iter_mut().zip(block.as_chunks::<8>().0) {
-        *word = u64::from_le_bytes(*bytes);
-    }
-    (seal(words) == *block).then_some(words)
 }
 
 /// The scheme, on its medium. See the [module](self).
@@ -110,20 +140,22 @@ impl<M: Medium> InPlace<M> {
         let page = geometry.page_bytes() as u64;
         let context_limit = context_limit.next_multiple_of(page);
         medium.grow(page + context_limit)?;
-        let shape = u64::from(VERSION) << 32 | geometry.line_bytes() as u64;
-        let header = [
-            u64::from_le_bytes(MAGIC),
-            shape,
-            geometry.extent_bytes() as u64,
-            context_limit,
-        ];
-        medium.write(0, &seal(header))?;
+        let header = RawHeader {
+            magic: MAGIC,
+            line_bytes: (geometry.line_bytes() as u32).into(),
+            version: VERSION.into(),
+            extent_bytes: (geometry.extent_bytes() as u64).into(),
+            context_limit: context_limit.into(),
+            crc: U32::ZERO,
+            reserved: U32::ZERO,
+        };
+        medium.write(0, record::seal(header, &[], 0).as_bytes())?;
         let mut store = InPlace::new(medium, geometry, context_limit, State::default());
         for group in 0..store.groups() {
             let bits = store.bits_at(group * store.group_pages());
             store.medium.write(bits, &vec![0; page as usize])?;
         }
-        store.medium.write(STATE_AT, &store.state.encode())?;
+        store.medium.write(STATE_AT, store.state.encode().as_bytes())?;
         store.medium.fence()?;
         store.medium = Metered::new(store.medium.into_inner());
         Ok(store)
@@ -192,7 +224,7 @@ impl<M: Medium> InPlace<M> {
         if !self.state.open {
             self.state.open = true;
             let before = self.medium.waits(Path::Background);
-            self.post(STATE_AT, &self.state.encode(), Cause::Journal)?;
+            self.post(STATE_AT, self.state.encode().as_bytes(), Cause::Journal)?;
             self.medium.waits(before);
         }
         Ok(())
@@ -291,10 +323,10 @@ impl<M: Medium> InPlace<M> {
     }
 }
 
-fn read_block(medium: &impl Medium, at: Offset) -> Result<[u8; BLOCK]> {
-    let mut block = [0; BLOCK];
-    medium.read(at, &mut block)?;
-    Ok(block)
+fn read_raw<R: Record + FromZeros>(medium: &impl Medium, at: Offset) -> Result<R> {
+    let mut raw = R::new_zeroed();
+    medium.read(at, raw.as_mut_bytes())?;
+    Ok(raw)
 }
 
 impl<M: Medium> InPlace<M> {
@@ -309,8 +341,8 @@ impl<M: Medium> InPlace<M> {
                 medium.len()
             )));
         }
-        let header = read_block(&medium, 0)?;
-        if header[..8] != MAGIC {
+        let header: RawHeader = read_raw(&medium, 0)?;
+        if header.magic != MAGIC {
             return Err(Error::Foreign("it is no in-place store".into()));
         }
         let damaged = |what, at, why: &str| Error::Damaged {
@@ -318,25 +350,26 @@ impl<M: Medium> InPlace<M> {
             at,
             why: why.into(),
         };
-        let Some([_, shape, extent, context_limit]) = unseal(&header) else {
+        if record::verify(&header, &[], 0).is_err() || header.reserved != U32::ZERO {
             return Err(damaged("header", 0, "its checksum does not fit"));
-        };
-        if shape >> 32 != u64::from(VERSION) {
+        }
+        if header.version.get() != VERSION {
             return Err(Error::Foreign(format!(
                 "in-place format version {}, this build reads {VERSION}",
-                shape >> 32
+                header.version
             )));
         }
-        let extent = u32::try_from(extent).unwrap_or(0);
-        let geometry =
-            Geometry::new(shape as u32, extent).map_err(|error| damaged("header", 0, &error.to_string()))?;
+        let extent = u32::try_from(header.extent_bytes.get()).unwrap_or(0);
+        let geometry = Geometry::new(header.line_bytes.get(), extent)
+            .map_err(|error| damaged("header", 0, &error.to_string()))?;
+        let context_limit = header.context_limit.get();
         if context_limit
             .checked_add(geometry.page_bytes() as u64)
             .is_none_or(|end| end > medium.len())
         {
             return Err(damaged("medium", medium.len(), "it ends within the context"));
         }
-        let Some(state) = State::decode(&read_block(&medium, STATE_AT)?) else {
+        let Some(state) = State::decode(&read_raw(&medium, STATE_AT)?) else {
             return Err(damaged("state", STATE_AT, "its checksum does not fit"));
         };
         if state.open {
@@ -464,7 +497,7 @@ impl<M: Medium> Mechanism for InPlace<M> {
             context_crc: crc32c(context),
             pages: self.pages,
         };
-        self.post(STATE_AT, &state.encode(), Cause::Journal)?;
+        self.post(STATE_AT, state.encode().as_bytes(), Cause::Journal)?;
         self.medium.fence()?;
         self.state = state;
         Ok(epoch)
@@ -506,7 +539,7 @@ impl<M: Medium> Mechanism for InPlace<M> {
     }
 
     fn find_damage(&self) -> Result<Vec<Damage>> {
-        let state = State::decode(&read_block(&self.medium, STATE_AT)?);
+        let state = State::decode(&read_raw(&self.medium, STATE_AT)?);
         let mut damage = Vec::new();
         if state != Some(self.state) {
             let why = format!("expected {:?}, found {state:?}", self.state);

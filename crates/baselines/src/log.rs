@@ -22,13 +22,35 @@ use super::page_table::damaged;
 use super::store::StoreLayout;
 use crc32c::crc32c_append;
 use std::collections::{BTreeMap, HashMap};
+use std::mem::offset_of;
+use std::ops::Range;
 use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{LINES_PER_PAGE, LineMask, PageLines};
 use twinpage_core::medium::{Cause, Medium};
 use twinpage_core::metered::Metered;
+use twinpage_core::record::{self, Record};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Bytes of an entry before its line.
 pub(super) const HEAD: usize = 16;
+
+/// An entry before its line, which the checksum covers, too.
+#[derive(FromBytes, IntoBytes, Immutable, Clone, Copy)]
+#[repr(C)]
+struct RawEntry {
+    /// The page, and six bits for the line.
+    line: U64,
+    crc: U32,
+    reserved: U32,
+}
+
+const _: () = assert!(size_of::<RawEntry>() == HEAD);
+
+impl Record for RawEntry {
+    const SUM_AT: usize = offset_of!(RawEntry, crc);
+    const COVERED: Range<usize> = 0..offset_of!(RawEntry, crc);
+}
 
 /// Where lines of a page are in a log.
 #[derive(Debug)]
@@ -54,10 +76,9 @@ fn stream(layout: &StoreLayout, epoch: u64) -> Stream {
     }
 }
 
-/// The crc of an entry of log number `log`.
-fn entry_crc(layout: &StoreLayout, log: u64, entry: &[u8]) -> u32 {
-    let crc = crc32c_append(layout.header.seed(), &log.to_le_bytes());
-    crc32c_append(crc32c_append(crc, &entry[..8]), &entry[HEAD..])
+/// The seed of entries of log number `log`.
+fn seed(layout: &StoreLayout, log: u64) -> u32 {
+    crc32c_append(layout.header.seed(), &log.to_le_bytes())
 }
 
 /// Appends the entry of a line.
@@ -69,20 +90,21 @@ pub(super) fn encode_entry(
     newer: &[u8],
     into: &mut Vec<u8>,
 ) {
-    let start = into.len();
-    into.extend((page << 6 | line as u64).to_le_bytes());
-    into.extend([0; 8]);
+    let entry = RawEntry {
+        line: (page << 6 | line as u64).into(),
+        crc: U32::ZERO,
+        reserved: U32::ZERO,
+    };
+    into.extend_from_slice(record::seal(entry, newer, seed(layout, log)).as_bytes());
     into.extend_from_slice(newer);
-    let crc = entry_crc(layout, log, &into[start..]);
-    into[start + 8..start + 12].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// Page and line of an entry; none where it is not valid.
 pub(super) fn decode_entry(layout: &StoreLayout, log: u64, entry: &[u8]) -> Option<(u64, usize)> {
-    let (head, _) = entry.as_chunks::<8>();
-    let line = u64::from_le_bytes(head[0]);
-    let is_valid = head[1][..4] == entry_crc(layout, log, entry).to_le_bytes();
-    is_valid.then_some((line >> 6, line as usize & 63))
+    let found: RawEntry = record::peek(entry)?;
+    record::verify(&found, &entry[HEAD..], seed(layout, log)).ok()?;
+    let line = found.line.get();
+    Some((line >> 6, line as usize & 63))
 }
 
 impl Log {

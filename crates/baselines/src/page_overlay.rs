@@ -23,14 +23,18 @@ use super::extent_map::Stream;
 use super::fault::Fault;
 use super::page_table::damaged;
 use super::store::{LineStore, Store, StoreLayout};
-use crc32c::crc32c_append;
 use std::collections::BTreeMap;
+use std::mem::offset_of;
+use std::ops::Range;
 use twinpage_core::SchemeKind;
 use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageLines};
 use twinpage_core::medium::{Cause, Medium, Path};
 use twinpage_core::metered::Metered;
+use twinpage_core::record::{self, Record};
 use twinpage_core::scheme::Pressure;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 /// Lines of a segment, by class.
 const LINES: [u64; 5] = [4, 8, 16, 32, 64];
@@ -61,6 +65,25 @@ impl<M: Medium> PageOverlay<M> {
     pub fn create(medium: M, geometry: Geometry, id: Option<u64>) -> Result<PageOverlay<M>> {
         Store::create_with(medium, geometry, id, [0; 2])
     }
+}
+
+/// The bytes of metadata.
+#[derive(FromBytes, IntoBytes, Immutable, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+struct Metadata {
+    /// 5 bits for each line of the page.
+    pointers: [u8; 40],
+    free: U32,
+    page: U64,
+    epoch: U64,
+    crc: U32,
+}
+
+const _: () = assert!(size_of::<Metadata>() == METADATA);
+
+impl Record for Metadata {
+    const SUM_AT: usize = offset_of!(Metadata, crc);
+    const COVERED: Range<usize> = 0..offset_of!(Metadata, crc);
 }
 
 /// The overlay of a page.
@@ -108,31 +131,37 @@ impl Overlay {
     }
 
     /// Its metadata, for an epoch.
-    fn metadata(&self, page: u64, epoch: u64, seed: u32) -> [u8; METADATA] {
-        let mut block = [0; METADATA];
+    fn metadata(&self, page: u64, epoch: u64, seed: u32) -> Metadata {
+        let mut pointers = [0; 40];
         for (line, &slot) in self.slots.iter().enumerate() {
             let bits = u16::from(slot) << (line * 5 % 8);
-            block[line * 5 / 8] |= bits as u8;
-            block[line * 5 / 8 + 1] |= (bits >> 8) as u8;
+            pointers[line * 5 / 8] |= bits as u8;
+            // The last pointer ends with the last byte.
+            if let Some(next) = pointers.get_mut(line * 5 / 8 + 1) {
+                *next |= (bits >> 8) as u8;
+            }
         }
-        block[40..44].copy_from_slice(&self.free.to_le_bytes());
-        block[44..52].copy_from_slice(&page.to_le_bytes());
-        block[52..60].copy_from_slice(&epoch.to_le_bytes());
-        let crc = crc32c_append(seed, &block[..60]);
-        block[60..].copy_from_slice(&crc.to_le_bytes());
-        block
+        let metadata = Metadata {
+            pointers,
+            free: self.free.into(),
+            page: page.into(),
+            epoch: epoch.into(),
+            crc: U32::ZERO,
+        };
+        record::seal(metadata, &[], seed)
     }
 
     /// Takes slots from metadata. False if they are not those of its lines.
-    fn adopt(&mut self, block: &[u8; METADATA], page: u64, epoch: u64, seed: u32) -> bool {
+    fn adopt(&mut self, found: &Metadata, page: u64, epoch: u64, seed: u32) -> bool {
         for line in 0..LINES_PER_PAGE {
-            let bits = u16::from_le_bytes([block[line * 5 / 8], block[line * 5 / 8 + 1]]);
+            let byte = |at: usize| found.pointers.get(at).copied().unwrap_or_default();
+            let bits = u16::from_le_bytes([byte(line * 5 / 8), byte(line * 5 / 8 + 1)]);
             self.slots[line] = (bits >> (line * 5 % 8)) as u8 & 31;
         }
-        self.free = u32::from_le_bytes(block[40..44].try_into().unwrap_or_default());
+        self.free = found.free.get();
         let slots = LINES[usize::from(self.class)];
         let fits = |line: usize| (1..slots).contains(&self.slots[line].into());
-        self.lines.runs().flatten().all(fits) && self.metadata(page, epoch, seed) == *block
+        self.lines.runs().flatten().all(fits) && self.metadata(page, epoch, seed) == *found
     }
 }
 
@@ -247,7 +276,9 @@ impl Overlays {
             if overlay.class != DIRECT && !layout.faulty(Fault::ForgetMetadata) {
                 let at = overlay.start * layout.line_bytes() as u64;
                 let metadata = overlay.metadata(page, epoch, seed);
-                layout.streams.write(medium, stream(epoch), at, &metadata)?;
+                layout
+                    .streams
+                    .write(medium, stream(epoch), at, metadata.as_bytes())?;
             }
             let place = u64::from(overlay.class) << 56 | overlay.start;
             for word in [page, place, overlay.lines.0] {
@@ -274,10 +305,10 @@ impl Overlays {
         let mut overlay = Overlay::new(class, start);
         overlay.lines = LineMask(lines);
         if class != DIRECT {
-            let mut block = [0; METADATA];
+            let mut found = Metadata::new_zeroed();
             let at = start * layout.line_bytes() as u64;
-            layout.streams.read(medium, stream, at, &mut block)?;
-            if !overlay.adopt(&block, page, epoch, layout.header.seed()) {
+            layout.streams.read(medium, stream, at, found.as_mut_bytes())?;
+            if !overlay.adopt(&found, page, epoch, layout.header.seed()) {
                 let at = layout.streams.at(stream, at).unwrap_or(at);
                 return Err(damaged(
                     "overlay metadata",

@@ -19,11 +19,16 @@ use super::extent_map::{ExtentMap, Stream, checked, unchecked};
 use super::fault::Fault;
 use crc32c::{crc32c, crc32c_append};
 use std::collections::HashMap;
+use std::mem::offset_of;
+use std::ops::Range;
 use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::Geometry;
 use twinpage_core::medium::{Cause, Medium, Offset};
 use twinpage_core::metered::Metered;
+use twinpage_core::record;
 use twinpage_core::scheme::{Damage, Epoch};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 const VERSION: u32 = 1;
 /// Bytes of the header and of a record.
@@ -32,6 +37,46 @@ const RECORD_AT: [Offset; 2] = [512, 1024];
 const MARK_AT: Offset = 1536;
 /// Words of the table kept together in memory.
 const GROUP: usize = 512;
+
+/// The bytes of the header.
+#[derive(FromBytes, IntoBytes, Immutable, Clone, Copy)]
+#[repr(C)]
+struct RawHeader {
+    magic: [u8; 8],
+    version: U32,
+    line_bytes: U32,
+    extent_bytes: U64,
+    id: U64,
+    params: [U64; 2],
+    reserved: [u8; 12],
+    crc: U32,
+}
+
+/// The bytes of the record of a commit.
+#[derive(FromBytes, IntoBytes, Immutable, Clone, Copy)]
+#[repr(C)]
+struct RawRecord {
+    epoch: U64,
+    pages: U64,
+    journal_len: U64,
+    context_len: U64,
+    own: U64,
+    journal_crc: U32,
+    reserved: [u8; 16],
+    crc: U32,
+}
+
+const _: () = assert!(size_of::<RawHeader>() == BLOCK && size_of::<RawRecord>() == BLOCK);
+
+impl record::Record for RawHeader {
+    const SUM_AT: usize = offset_of!(RawHeader, crc);
+    const COVERED: Range<usize> = 0..offset_of!(RawHeader, crc);
+}
+
+impl record::Record for RawRecord {
+    const SUM_AT: usize = offset_of!(RawRecord, crc);
+    const COVERED: Range<usize> = 0..offset_of!(RawRecord, crc);
+}
 
 /// What is fixed when a store is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,29 +94,27 @@ impl Header {
     }
 
     pub(super) fn encode(&self) -> [u8; BLOCK] {
-        let mut block = [0; BLOCK];
-        let shape = (self.geometry.line_bytes() as u64) << 32 | u64::from(VERSION);
-        let words = [
-            u64::from_le_bytes(self.magic),
-            shape,
-            self.geometry.extent_bytes() as u64,
-            self.id,
-            self.params[0],
-            self.params[1],
-        ];
-        put(&mut block, &words);
-        seal(&mut block, 0);
-        block
+        let raw = RawHeader {
+            magic: self.magic,
+            version: VERSION.into(),
+            line_bytes: (self.geometry.line_bytes() as u32).into(),
+            extent_bytes: (self.geometry.extent_bytes() as u64).into(),
+            id: self.id.into(),
+            params: self.params.map(U64::from),
+            reserved: [0; 12],
+            crc: U32::ZERO,
+        };
+        zerocopy::transmute!(record::seal(raw, &[], 0))
     }
 
     pub(super) fn load<M: Medium>(medium: &Metered<M>, magic: [u8; 8], name: &str) -> Result<Header> {
-        let mut block = [0; BLOCK];
+        let mut raw = RawHeader::new_zeroed();
         if medium.len() < BLOCK as u64 {
             let len = medium.len();
             return Err(Error::Foreign(format!("{len} bytes are too few for a store")));
         }
-        medium.read(0, &mut block)?;
-        if block[..8] != magic {
+        medium.read(0, raw.as_mut_bytes())?;
+        if raw.magic != magic {
             return Err(Error::Foreign(format!("it is no {name} store")));
         }
         let damaged = |why: &str| Error::Damaged {
@@ -79,20 +122,20 @@ impl Header {
             at: 0,
             why: why.into(),
         };
-        let words = unseal(&block, 0).ok_or_else(|| damaged("its checksum does not fit"))?;
-        let version = words[1] as u32;
-        if version != VERSION {
+        record::verify(&raw, &[], 0).map_err(|_| damaged("its checksum does not fit"))?;
+        if raw.version.get() != VERSION {
             return Err(Error::Foreign(format!(
-                "{name} format version {version}, this build reads {VERSION}"
+                "{name} format version {}, this build reads {VERSION}",
+                raw.version
             )));
         }
-        let extent = u32::try_from(words[2]).unwrap_or(0);
-        let geometry = Geometry::new((words[1] >> 32) as u32, extent);
+        let extent = u32::try_from(raw.extent_bytes.get()).unwrap_or(0);
+        let geometry = Geometry::new(raw.line_bytes.get(), extent);
         Ok(Header {
             magic,
             geometry: geometry.map_err(|error| damaged(&error.to_string()))?,
-            id: words[3],
-            params: [words[4], words[5]],
+            id: raw.id.get(),
+            params: raw.params.map(U64::get),
         })
     }
 }
@@ -112,52 +155,31 @@ pub(super) struct Record {
 
 impl Record {
     fn encode(&self, seed: u32) -> [u8; BLOCK] {
-        let mut block = [0; BLOCK];
-        let Record {
-            epoch, pages, own, ..
-        } = *self;
-        let crc = u64::from(self.journal_crc);
-        put(
-            &mut block,
-            &[epoch, pages, self.journal_len, self.context_len, own, crc],
-        );
-        seal(&mut block, seed);
-        block
+        let raw = RawRecord {
+            epoch: self.epoch.into(),
+            pages: self.pages.into(),
+            journal_len: self.journal_len.into(),
+            context_len: self.context_len.into(),
+            own: self.own.into(),
+            journal_crc: self.journal_crc.into(),
+            reserved: [0; 16],
+            crc: U32::ZERO,
+        };
+        zerocopy::transmute!(record::seal(raw, &[], seed))
     }
 
     fn decode(block: &[u8; BLOCK], seed: u32) -> Option<Record> {
-        let [epoch, pages, journal_len, context_len, own, crc, _] = unseal(block, seed)?;
+        let raw: RawRecord = zerocopy::transmute!(*block);
+        record::verify(&raw, &[], seed).ok()?;
         Some(Record {
-            epoch,
-            pages,
-            journal_len,
-            journal_crc: crc as u32,
-            context_len,
-            own,
+            epoch: raw.epoch.get(),
+            pages: raw.pages.get(),
+            journal_len: raw.journal_len.get(),
+            journal_crc: raw.journal_crc.get(),
+            context_len: raw.context_len.get(),
+            own: raw.own.get(),
         })
     }
-}
-
-fn put(block: &mut [u8; BLOCK], words: &[u64]) {
-    for (bytes, word) in block.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-        *bytes = word.to_le_bytes();
-    }
-}
-
-/// Ends a block with its crc.
-fn seal(block: &mut [u8; BLOCK], seed: u32) {
-    let crc = crc32c_append(seed, &block[..BLOCK - 4]);
-    block[BLOCK - 4..].copy_from_slice(&crc.to_le_bytes());
-}
-
-/// The words of a block whose crc fits.
-fn unseal(block: &[u8; BLOCK], seed: u32) -> Option<[u64; 7]> {
-    let crc = crc32c_append(seed, &block[..BLOCK - 4]);
-    let mut words = [0; 7];
-    for (word, bytes) in words.iter_mut().zip(block.as_chunks::<8>().0) {
-        *word = u64::from_le_bytes(*bytes);
-    }
-    (block[BLOCK - 4..] == crc.to_le_bytes()).then_some(words)
 }
 
 /// An epoch ready to become durable.

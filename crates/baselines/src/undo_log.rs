@@ -26,12 +26,17 @@ use super::page_table::damaged;
 use super::store::{LineStore, Store, StoreLayout};
 use crc32c::crc32c_append;
 use std::collections::{BTreeMap, HashMap};
+use std::mem::offset_of;
+use std::ops::Range;
 use twinpage_core::SchemeKind;
 use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{Geometry, LineMask, PageLines};
 use twinpage_core::medium::{Cause, Medium};
 use twinpage_core::metered::Metered;
+use twinpage_core::record::{self, Record};
 use twinpage_core::scheme::Pressure;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Bytes of an entry before its line.
 const HEAD: usize = 16;
@@ -75,10 +80,21 @@ pub struct Undo<const QUEUED: bool> {
     buffer: Vec<u8>,
 }
 
-/// An entry as it was found.
-struct Entry {
-    line: u64,
-    fenced: u64,
+/// An entry before its line, which the checksum covers, too.
+#[derive(FromBytes, IntoBytes, Immutable, Clone, Copy)]
+#[repr(C)]
+struct RawEntry {
+    /// The page, and six bits for the line.
+    line: U64,
+    fenced: U32,
+    crc: U32,
+}
+
+const _: () = assert!(size_of::<RawEntry>() == HEAD);
+
+impl Record for RawEntry {
+    const SUM_AT: usize = offset_of!(RawEntry, crc);
+    const COVERED: Range<usize> = 0..offset_of!(RawEntry, crc);
 }
 
 impl StoreLayout {
@@ -86,19 +102,16 @@ impl StoreLayout {
         HEAD + self.line_bytes()
     }
 
-    /// The crc of an entry of this epoch.
-    fn entry_crc(&self, entry: &[u8]) -> u32 {
-        let epoch = self.table.record.epoch.to_le_bytes();
-        let crc = crc32c_append(self.header.seed(), &epoch);
-        crc32c_append(crc32c_append(crc, &entry[..12]), &entry[HEAD..])
+    /// The seed of entries of this epoch.
+    fn entry_seed(&self) -> u32 {
+        crc32c_append(self.header.seed(), &self.table.record.epoch.to_le_bytes())
     }
 
-    fn decode_entry(&self, entry: &[u8]) -> Option<Entry> {
-        let (head, _) = entry.split_at(HEAD);
-        let line = u64::from_le_bytes(head[..8].try_into().ok()?);
-        let fenced = u32::from_le_bytes(head[8..12].try_into().ok()?).into();
-        let crc = u32::from_le_bytes(head[12..].try_into().ok()?);
-        (crc == self.entry_crc(entry)).then_some(Entry { line, fenced })
+    /// The head of an entry, if it is valid.
+    fn decode_entry(&self, entry: &[u8]) -> Option<RawEntry> {
+        let found: RawEntry = record::peek(entry)?;
+        record::verify(&found, &entry[HEAD..], self.entry_seed()).ok()?;
+        Some(found)
     }
 }
 
@@ -113,19 +126,20 @@ impl<const QUEUED: bool> Undo<QUEUED> {
     ) -> Result<()> {
         let line_bytes = layout.line_bytes();
         let mut old = vec![0; layout.geometry().page_bytes()];
+        let seed = layout.entry_seed();
         let buffer = &mut self.buffer;
         buffer.clear();
         medium.on(Cause::Log);
         for run in lines.runs() {
             layout.read_home(medium, page, run.start, &mut old[..run.len() * line_bytes])?;
             for (line, old) in run.zip(old.chunks_exact(line_bytes)) {
-                let start = buffer.len();
-                buffer.extend((page << 6 | line as u64).to_le_bytes());
-                buffer.extend((self.fenced as u32).to_le_bytes());
-                buffer.extend([0; 4]);
+                let entry = RawEntry {
+                    line: (page << 6 | line as u64).into(),
+                    fenced: (self.fenced as u32).into(),
+                    crc: U32::ZERO,
+                };
+                buffer.extend_from_slice(record::seal(entry, old, seed).as_bytes());
                 buffer.extend_from_slice(old);
-                let crc = layout.entry_crc(&buffer[start..]);
-                buffer[start + 12..start + HEAD].copy_from_slice(&crc.to_le_bytes());
             }
         }
         let at = self.entries * layout.entry_bytes() as u64;
@@ -221,16 +235,16 @@ impl<const QUEUED: bool> Undo<QUEUED> {
                 None => {
                     invalid.get_or_insert(index);
                 }
-                Some(Entry { fenced, .. }) if invalid.is_some_and(|invalid| invalid < fenced) => {
-                    let why = format!("entry {index} says {fenced} were durable before it");
+                Some(entry) if invalid.is_some_and(|invalid| invalid < entry.fenced.get().into()) => {
+                    let why = format!("entry {index} says {} were durable before it", entry.fenced);
                     return Err(damaged(
                         "log",
                         layout.streams.at(Stream::OWN, at).unwrap_or(at),
                         why,
                     ));
                 }
-                Some(Entry { line, .. }) => {
-                    let (page, line) = (line >> 6, line as usize & 63);
+                Some(RawEntry { line, .. }) => {
+                    let (page, line) = (line.get() >> 6, line.get() as usize & 63);
                     layout.read_home(medium, page, line, &mut now)?;
                     if now != entry[HEAD..] {
                         match layout.write_home(medium, page, line, &entry[HEAD..]) {
