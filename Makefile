@@ -33,13 +33,15 @@ test-docs:
 # Some minutes. Run it before an issue is called resolved: what is never run breaks unseen.
 before-resolving: test power-short sanitize-address-short
 
-# All there is, with longer campaigns of the explorer, the fuzzers, the kills and the power cuts. Miri and the
-# sanitizers look at each path of the code, and see nothing new in one that is taken a thousand times.
+# Beside the gate: the campaigns of the explorer, the fuzzers, the kills and the power cuts, Miri and the sanitizers.
+# Those look at each path of the code, and see nothing new in one that is taken a thousand times.
 nightly: campaigns miri sanitize
 
 # Much of a campaign waits for programs that it kills, so several tests run at once, and all of it may run side by
-# side: make -j4 nightly. Each unit of code is optimized by itself: a quarter less to compile.
+# side: make -k -j6 nightly. Each unit of code is optimized by itself: a quarter less to compile. What the derive macros
+# use is compiled as all else uses it, and so once.
 campaigns power power-short: export CARGO_PROFILE_RELEASE_LTO = off
+campaigns power power-short: export CARGO_PROFILE_RELEASE_BUILD_OVERRIDE_OPT_LEVEL = 3
 campaigns: export TWINPAGE_LONG = 1
 campaigns: export RUST_TEST_THREADS = 6
 campaigns: test-programs test-lab test-crates power

@@ -187,7 +187,9 @@ fn attack<'r, C>(
         (_, true) => 5000,
     };
     let mut forgot = false;
-    for _ in 0..steps {
+    // A look at all is most of the time under Miri.
+    let each = if cfg!(miri) { 4 } else { 1 };
+    for number in 1..=steps {
         MANNER.set(manner);
         let done = catch_unwind(AssertUnwindSafe(|| step(&mut all, heap)));
         MANNER.set(Manner::HONEST);
@@ -201,7 +203,9 @@ fn attack<'r, C>(
                 assert!(told.iter().any(|one| text.contains(one)), "{text}");
             }
         }
-        assert_eq!(look(&all), len(&all));
+        if number % each == 0 {
+            assert_eq!(look(&all), len(&all));
+        }
     }
     let report = heap.check();
     assert!(report.damage.is_empty(), "{:?}", report.damage);
