@@ -41,7 +41,7 @@ nightly: campaigns miri sanitize
 # side: make -k -j6 nightly. Each unit of code is optimized by itself: a quarter less to compile. What the derive macros
 # use is compiled as all else uses it, and so once.
 campaigns power power-short: export CARGO_PROFILE_RELEASE_LTO = off
-campaigns power power-short: export CARGO_PROFILE_RELEASE_BUILD_OVERRIDE_OPT_LEVEL = 3
+campaigns power: export CARGO_PROFILE_RELEASE_BUILD_OVERRIDE_OPT_LEVEL = 3
 campaigns: export TWINPAGE_LONG = 1
 campaigns: export RUST_TEST_THREADS = 6
 campaigns: test-programs test-lab test-crates power

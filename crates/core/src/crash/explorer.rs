@@ -228,10 +228,8 @@ impl<S: Simulated> Explorer<S> {
                 continue;
             }
             self.counts.points += 1;
-            let images = crash.images(self.effort.samples, &mut self.random);
-            for number in 0..images.count() {
+            for image in crash.images(self.effort.samples, &mut self.random) {
                 self.counts.images += 1;
-                let image = || images.image(number);
                 let checked = self.check_image(&image, &allowed, made, run, steps, deep);
                 checked.map_err(|broken| Broken {
                     point,
@@ -273,7 +271,8 @@ impl<S: Simulated> Explorer<S> {
         self.compare(&scheme, &found, state)?;
         let ops = log.borrow().clone();
         // A long recovery is crashed for a sample of the images only.
-        if ops.len() <= self.effort.short_recovery || self.random.once_in(self.effort.lives) {
+        let is_short = ops.len() <= self.effort.short_recovery;
+        if !ops.is_empty() && (is_short || self.random.once_in(self.effort.lives)) {
             self.crash_recovery(image, &ops, found.epoch, state)?;
         }
         if self.random.once_in(self.effort.lives) {
@@ -303,18 +302,14 @@ impl<S: Simulated> Explorer<S> {
         epoch: Epoch,
         state: &State,
     ) -> Result<(), Broken> {
-        if ops.is_empty() {
-            return Ok(());
-        }
         let mut crash = Crash::new(&image());
         for op in ops {
             if !crash.advance(op) {
                 continue;
             }
-            let images = crash.few_images(RECOVERY_SAMPLES, &mut self.random);
-            for number in 0..images.count() {
+            for image in crash.few_images(RECOVERY_SAMPLES, &mut self.random) {
                 let again = self
-                    .recover(Recorder::new(images.image(number)))
+                    .recover(Recorder::new(image()))
                     .map_err(failed("recovery after a crashed recovery refuses"));
                 let (scheme, found) = again?;
                 if found.epoch != epoch {

@@ -9,6 +9,7 @@ use super::random::Random;
 use super::recorder::Op;
 use crate::medium::{Medium, Offset};
 use std::ops::Range;
+use std::rc::Rc;
 
 /// Up to this number of atoms: every subset.
 const EVERY: usize = 6;
@@ -59,42 +60,52 @@ impl Crash {
     }
 
     /// The images a crash here may leave: `samples` random ones where there are too many to build all.
-    pub(super) fn images(&self, samples: usize, random: &mut Random) -> Images<'_> {
+    pub(super) fn images(&self, samples: usize, random: &mut Random) -> Vec<Maker<'_>> {
         self.choose(EVERY, EACH, samples, random)
     }
 
     /// As [`Crash::images`], but fewer.
-    pub fn few_images(&self, samples: usize, random: &mut Random) -> Images<'_> {
+    pub fn few_images(&self, samples: usize, random: &mut Random) -> Vec<Maker<'_>> {
         self.choose(EVERY / 2, 0, samples, random)
     }
 
-    fn choose(&self, every: usize, each: usize, samples: usize, random: &mut Random) -> Images<'_> {
+    fn choose(&self, every: usize, each: usize, samples: usize, random: &mut Random) -> Vec<Maker<'_>> {
         let atoms = self.atoms();
-        let number = atoms.len();
-        let subsets = if number <= every {
-            (0..1 << number).map(Subset::Bits).collect()
+        let mut subsets: Vec<Subset> = Vec::new();
+        if atoms.len() <= every {
+            for subset in 0..1_usize << atoms.len() {
+                subsets.push(Box::new(move |k, _| subset >> k & 1 == 1));
+            }
         } else {
-            let alone_and_missing = (0..number).flat_map(|one| [Subset::Alone(one), Subset::Missing(one)]);
-            let drawn = (0..samples).map(|sample| match (sample % 4, random.number()) {
-                (0, seed) => Subset::Operations(seed),
-                (1, seed) => Subset::Half(seed),
-                (2, seed) => Subset::Most(seed),
-                (_, seed) => Subset::Few(seed),
-            });
-            let most = [Subset::Bits(0), Subset::All].into_iter();
-            let most = most.chain(alone_and_missing.filter(|_| number <= each));
-            most.chain(drawn).collect()
-        };
-        Images {
-            crash: self,
-            atoms,
-            subsets,
+            subsets.push(Box::new(|_, _| false));
+            subsets.push(Box::new(|_, _| true));
+            for one in (0..atoms.len()).filter(|_| atoms.len() <= each) {
+                subsets.push(Box::new(move |k, _| k == one));
+                subsets.push(Box::new(move |k, _| k != one));
+            }
+            for sample in 0..samples {
+                // Operations whole or not at all; atoms one by one; all but a few; only a few.
+                let seed = random.number();
+                let draw = move |k: usize, times: u64| Random::new(seed ^ (k as u64) << 20).once_in(times);
+                subsets.push(match sample % 4 {
+                    0 => Box::new(move |_, atom| draw(op_of(atom), 2)),
+                    1 => Box::new(move |k, _| draw(k, 2)),
+                    2 => Box::new(move |k, _| !draw(k, 8)),
+                    _ => Box::new(move |k, _| draw(k, 8)),
+                });
+            }
         }
+        let atoms: Rc<[Atom]> = atoms.into();
+        let maker = |there: Subset| -> Maker<'_> {
+            let atoms = Rc::clone(&atoms);
+            Box::new(move || self.image(&atoms, &there))
+        };
+        subsets.into_iter().map(maker).collect()
     }
 
     /// The image a crash leaves when everything made it.
     pub(super) fn whole(&self) -> Image {
-        self.image(&self.atoms(), Subset::All)
+        self.image(&self.atoms(), &|_, _| true)
     }
 
     fn atoms(&self) -> Vec<Atom> {
@@ -116,9 +127,9 @@ impl Crash {
         atoms
     }
 
-    fn image(&self, atoms: &[Atom], there: Subset) -> Image {
+    fn image(&self, atoms: &[Atom], there: &dyn Fn(usize, &Atom) -> bool) -> Image {
         let mut bytes = self.durable.clone();
-        for (_, atom) in atoms.iter().enumerate().filter(|(k, atom)| there.has(*k, atom)) {
+        for (_, atom) in atoms.iter().enumerate().filter(|(k, atom)| there(*k, atom)) {
             match atom {
                 Atom::Bytes(index, range) => apply(&mut bytes, &self.pending[*index], Some(range)),
                 Atom::Whole(index) => apply(&mut bytes, &self.pending[*index], None),
@@ -128,61 +139,11 @@ impl Crash {
     }
 }
 
-/// The atoms that are there after a crash.
-#[derive(Clone, Copy, Debug)]
-enum Subset {
-    /// Those whose bit is set, of few.
-    Bits(usize),
-    All,
-    Alone(usize),
-    Missing(usize),
-    /// Drawn with this seed: operations whole or not at all.
-    Operations(u64),
-    /// One atom of two.
-    Half(u64),
-    /// All but one of eight.
-    Most(u64),
-    /// One of eight.
-    Few(u64),
-}
+/// Whether an atom is there after a crash, by its number.
+type Subset = Box<dyn Fn(usize, &Atom) -> bool>;
 
-impl Subset {
-    fn has(self, number: usize, atom: &Atom) -> bool {
-        let draw = |seed: u64, k: usize, times| Random::new(seed ^ (k as u64) << 20).once_in(times);
-        match self {
-            Subset::Bits(bits) => bits.checked_shr(number as u32).unwrap_or(0) & 1 == 1,
-            Subset::All => true,
-            Subset::Alone(one) => number == one,
-            Subset::Missing(one) => number != one,
-            Subset::Operations(seed) => draw(seed, op_of(atom), 2),
-            Subset::Half(seed) => draw(seed, number, 2),
-            Subset::Most(seed) => !draw(seed, number, 8),
-            Subset::Few(seed) => draw(seed, number, 8),
-        }
-    }
-}
-
-/// The images that a crash may leave. They may be large, so each is built when it is looked at.
-#[derive(Debug)]
-pub struct Images<'c> {
-    crash: &'c Crash,
-    atoms: Vec<Atom>,
-    subsets: Vec<Subset>,
-}
-
-impl Images<'_> {
-    /// How many there are.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.subsets.len()
-    }
-
-    /// Builds one, by its number.
-    #[must_use]
-    pub fn image(&self, number: usize) -> Image {
-        self.crash.image(&self.atoms, self.subsets[number])
-    }
-}
+/// Builds an image that a crash may leave. It may be large, so there is one when it is looked at.
+pub type Maker<'c> = Box<dyn Fn() -> Image + 'c>;
 
 fn op_of(atom: &Atom) -> usize {
     match atom {
@@ -226,9 +187,7 @@ mod tests {
 
     fn images(crash: &Crash) -> BTreeSet<Vec<u8>> {
         let images = crash.images(50, &mut Random::new(1));
-        (0..images.count())
-            .map(|one| images.image(one).bytes().to_vec())
-            .collect()
+        images.iter().map(|image| image().bytes().to_vec()).collect()
     }
 
     #[test]

@@ -247,8 +247,8 @@ fn explore(
             continue;
         }
         let all: Vec<_> = crashes.iter().map(|crash| crash.few_images(4, random)).collect();
-        for at in 0..all[0].count().max(all[1].count()).min(6) {
-            let pick = |number: usize| all[number].image(at % all[number].count());
+        for at in 0..all[0].len().max(all[1].len()).min(6) {
+            let pick = |number: usize| all[number][at % all[number].len()]();
             let left = [pick(0), pick(1)];
             images += 1;
             let second = Tape::default();
