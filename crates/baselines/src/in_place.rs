@@ -69,12 +69,10 @@ const _: () = assert!(size_of::<RawHeader>() == BLOCK && size_of::<RawState>() =
 
 impl Record for RawHeader {
     const SUM_AT: usize = offset_of!(RawHeader, crc);
-    const COVERED: Range<usize> = 0..offset_of!(RawHeader, crc);
 }
 
 impl Record for RawState {
     const SUM_AT: usize = offset_of!(RawState, crc);
-    const COVERED: Range<usize> = 0..offset_of!(RawState, crc);
 }
 
 /// The content of the state.

@@ -20,10 +20,8 @@ use super::extent_map::Stream;
 use super::fault::Fault;
 use super::page_table::damaged;
 use super::store::StoreLayout;
-use crc32c::crc32c_append;
 use std::collections::{BTreeMap, HashMap};
 use std::mem::offset_of;
-use std::ops::Range;
 use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{LINES_PER_PAGE, LineMask, PageLines};
 use twinpage_core::medium::{Cause, Medium};
@@ -49,7 +47,6 @@ const _: () = assert!(size_of::<RawEntry>() == HEAD);
 
 impl Record for RawEntry {
     const SUM_AT: usize = offset_of!(RawEntry, crc);
-    const COVERED: Range<usize> = 0..offset_of!(RawEntry, crc);
 }
 
 /// Where lines of a page are in a log.
@@ -76,11 +73,6 @@ fn stream(layout: &StoreLayout, epoch: u64) -> Stream {
     }
 }
 
-/// The seed of entries of log number `log`.
-fn seed(layout: &StoreLayout, log: u64) -> u32 {
-    crc32c_append(layout.header.seed(), &log.to_le_bytes())
-}
-
 /// Appends the entry of a line.
 pub(super) fn encode_entry(
     layout: &StoreLayout,
@@ -95,14 +87,14 @@ pub(super) fn encode_entry(
         crc: U32::ZERO,
         reserved: U32::ZERO,
     };
-    into.extend_from_slice(record::seal(entry, newer, seed(layout, log)).as_bytes());
+    into.extend_from_slice(record::seal(entry, newer, layout.log_seed(log)).as_bytes());
     into.extend_from_slice(newer);
 }
 
 /// Page and line of an entry; none where it is not valid.
 pub(super) fn decode_entry(layout: &StoreLayout, log: u64, entry: &[u8]) -> Option<(u64, usize)> {
     let found: RawEntry = record::peek(entry)?;
-    record::verify(&found, &entry[HEAD..], seed(layout, log)).ok()?;
+    record::verify(&found, &entry[HEAD..], layout.log_seed(log)).ok()?;
     let line = found.line.get();
     Some((line >> 6, line as usize & 63))
 }

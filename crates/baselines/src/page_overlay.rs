@@ -25,7 +25,6 @@ use super::page_table::damaged;
 use super::store::{LineStore, Store, StoreLayout};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
-use std::ops::Range;
 use twinpage_core::SchemeKind;
 use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageLines};
@@ -83,7 +82,6 @@ const _: () = assert!(size_of::<Metadata>() == METADATA);
 
 impl Record for Metadata {
     const SUM_AT: usize = offset_of!(Metadata, crc);
-    const COVERED: Range<usize> = 0..offset_of!(Metadata, crc);
 }
 
 /// The overlay of a page.

@@ -20,7 +20,6 @@ use super::fault::Fault;
 use crc32c::{crc32c, crc32c_append};
 use std::collections::HashMap;
 use std::mem::offset_of;
-use std::ops::Range;
 use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::Geometry;
 use twinpage_core::medium::{Cause, Medium, Offset};
@@ -70,12 +69,10 @@ const _: () = assert!(size_of::<RawHeader>() == BLOCK && size_of::<RawRecord>() 
 
 impl record::Record for RawHeader {
     const SUM_AT: usize = offset_of!(RawHeader, crc);
-    const COVERED: Range<usize> = 0..offset_of!(RawHeader, crc);
 }
 
 impl record::Record for RawRecord {
     const SUM_AT: usize = offset_of!(RawRecord, crc);
-    const COVERED: Range<usize> = 0..offset_of!(RawRecord, crc);
 }
 
 /// What is fixed when a store is made.

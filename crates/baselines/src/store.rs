@@ -9,6 +9,7 @@
 use super::extent_map::{EXTENT_LIMIT, ExtentMap, Stream};
 use super::fault::Fault;
 use super::page_table::{Header, PageTable, Prepared, damaged};
+use crc32c::crc32c_append;
 use std::collections::hash_map::RandomState;
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hasher};
@@ -36,6 +37,11 @@ pub struct StoreLayout {
 }
 
 impl StoreLayout {
+    /// The seed of the checksums of a log's entries: they tell the log of one epoch from that of another.
+    pub(super) fn log_seed(&self, epoch: u64) -> u32 {
+        crc32c_append(self.header.seed(), &epoch.to_le_bytes())
+    }
+
     pub(super) fn geometry(&self) -> Geometry {
         self.header.geometry
     }

@@ -24,10 +24,8 @@ use super::extent_map::Stream;
 use super::fault::Fault;
 use super::page_table::damaged;
 use super::store::{LineStore, Store, StoreLayout};
-use crc32c::crc32c_append;
 use std::collections::{BTreeMap, HashMap};
 use std::mem::offset_of;
-use std::ops::Range;
 use twinpage_core::SchemeKind;
 use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{Geometry, LineMask, PageLines};
@@ -94,7 +92,6 @@ const _: () = assert!(size_of::<RawEntry>() == HEAD);
 
 impl Record for RawEntry {
     const SUM_AT: usize = offset_of!(RawEntry, crc);
-    const COVERED: Range<usize> = 0..offset_of!(RawEntry, crc);
 }
 
 impl StoreLayout {
@@ -102,15 +99,10 @@ impl StoreLayout {
         HEAD + self.line_bytes()
     }
 
-    /// The seed of entries of this epoch.
-    fn entry_seed(&self) -> u32 {
-        crc32c_append(self.header.seed(), &self.table.record.epoch.to_le_bytes())
-    }
-
     /// The head of an entry, if it is valid.
     fn decode_entry(&self, entry: &[u8]) -> Option<RawEntry> {
         let found: RawEntry = record::peek(entry)?;
-        record::verify(&found, &entry[HEAD..], self.entry_seed()).ok()?;
+        record::verify(&found, &entry[HEAD..], self.log_seed(self.table.record.epoch)).ok()?;
         Some(found)
     }
 }
@@ -126,7 +118,7 @@ impl<const QUEUED: bool> Undo<QUEUED> {
     ) -> Result<()> {
         let line_bytes = layout.line_bytes();
         let mut old = vec![0; layout.geometry().page_bytes()];
-        let seed = layout.entry_seed();
+        let seed = layout.log_seed(layout.table.record.epoch);
         let buffer = &mut self.buffer;
         buffer.clear();
         medium.on(Cause::Log);

@@ -45,7 +45,7 @@ fn said(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {errors}"))
 }
 
-/// It compiles the lab anew, which takes minutes. The crate's own test, `tests/tutorial.rs`, covers its behaviour.
+/// Compiles the lab again, which takes minutes. The crate's own test, `tests/tutorial.rs`, covers its behaviour.
 #[test]
 fn a_copy_outside_the_workspace_is_a_lab_of_its_own() {
     if !twinpage_campaign::is_long() {

@@ -12,8 +12,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 pub trait Record: FromBytes + IntoBytes + Immutable + Copy {
     /// Where the checksum lies: 4 bytes.
     const SUM_AT: usize;
-    /// The bytes it covers.
-    const COVERED: Range<usize>;
+    /// The bytes it covers: those before it, unless a record says otherwise.
+    const COVERED: Range<usize> = 0..Self::SUM_AT;
 }
 
 /// The checksum is not that of the bytes.

@@ -93,7 +93,7 @@ impl Error {
         move |source| Error::File { what, path, source }
     }
 
-    /// Whether no more files may be opened.
+    /// Whether the limit of open files is the cause.
     #[must_use]
     pub fn lacks_files(&self) -> bool {
         let (Error::Target { source, .. } | Error::File { source, .. }) = self else {

@@ -6,7 +6,6 @@
 
 use crate::error::{Error, Result};
 use std::mem::offset_of;
-use std::ops::Range;
 use std::path::Path;
 use twinpage_core::Error as Damage;
 use twinpage_core::record::{self, Record};
@@ -78,7 +77,6 @@ struct RawHeader {
 
 impl Record for RawHeader {
     const SUM_AT: usize = offset_of!(RawHeader, crc);
-    const COVERED: Range<usize> = 0..Self::SUM_AT;
 }
 
 // In step with docs/format.md.

@@ -62,7 +62,6 @@ struct RawSuperblock {
 
 impl Record for RawSuperblock {
     const SUM_AT: usize = offset_of!(RawSuperblock, crc);
-    const COVERED: Range<usize> = 0..Self::SUM_AT;
 }
 
 /// The bytes of a switch record.

@@ -1,4 +1,4 @@
-//! Calls: accesses of the scheme on the critical path, in their order, that are waited for.
+//! Calls: synchronous accesses of the scheme, in order, on the critical path.
 //!
 //! * A call's accesses go out together, up to a fence, when no fence before the call is waited for: none of
 //!   an older call, no barrier of the stream. What is posted after such a call is a call too.

@@ -1,8 +1,8 @@
 //! The memory controller: a DRAM cache of NVM pages, and a scheme that keeps NVM consistent.
 //!
 //! Reading order: `nvm.rs` is the medium the scheme writes to; `frames.rs` the DRAM cache and its
-//! page table (CPT); `lookup.rs` what finding a page's entry costs; `stream.rs` the accesses that
-//! are not waited for, and `call.rs` those that are; `requests.rs` asks the memories; `flow.rs` puts time to
+//! page table (CPT); `lookup.rs` what finding a page's entry costs; `stream.rs` the asynchronous
+//! accesses, and `call.rs` the synchronous ones; `requests.rs` asks the memories; `flow.rs` puts time to
 //! all of it; `fill.rs` moves pages between DRAM and NVM; `epoch.rs` ends epochs.
 //!
 //! * What the scheme does it does at once, on real bytes; the accesses it made are then timed.

@@ -1,4 +1,4 @@
-//! Accesses to NVM that are not waited for: in order, so many at a time, with barriers between.
+//! Asynchronous accesses to NVM: in order, up to a number at a time, with barriers between.
 //!
 //! A barrier holds back what follows it until all before it is durable; nothing stalls for it.
 

@@ -42,9 +42,9 @@ pub enum Mode {
     None,
     /// The cores, until it is durable.
     Stall,
-    /// None: the scheme overlaps it with execution by itself.
+    /// None: the scheme overlaps its checkpoint with execution.
     Scheme,
-    /// None: the machine captures the epoch and overlaps its writing with execution.
+    /// None: the machine captures the epoch and overlaps the writing with execution.
     Overlap,
 }
 

@@ -198,8 +198,8 @@ impl Program {
 
     /// So that enough is left for the program's calls, which are answered by files that are open here as well.
     fn may_open_enough(&self) -> Result<()> {
-        const OF_EACH: u64 = 11;
-        const OF_ALL: u64 = 32;
+        const OF_EACH: u64 = 11; // to follow a process
+        const OF_ALL: u64 = 32; // the store, logs, streams
         let living = self.descendants.living().len() as u64;
         if living == 0 {
             return Ok(());

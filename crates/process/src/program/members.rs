@@ -182,14 +182,11 @@ impl Members {
         self.memories().for_each(|memory| memory.owe(pieces));
     }
 
-    /// Closes the files that following takes. The next checkpoint begins anew with each.
+    /// Follows none any more, which closes their files. The next checkpoint captures each of them whole.
     pub(super) fn follow_none(&mut self) {
-        let followed = std::mem::take(&mut self.list);
-        (self.left).extend(
-            followed
-                .into_values()
-                .map(|followed| followed.memory.into_pages()),
-        );
+        for followed in std::mem::take(&mut self.list).into_values() {
+            self.left.push(followed.memory.into_pages());
+        }
         self.sleepers.wake_all();
     }
 

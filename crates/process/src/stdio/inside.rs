@@ -27,7 +27,7 @@ pub(super) enum Inside {
     /// left in it.
     Ended(OwnedFd),
     /// A pseudo-terminal. The program's side stays open here too: its input queue is looked at from
-    /// there, and the master reads no hang-up while no other process has it open.
+    /// there, and the master sees no hang-up when no other process has it open.
     Terminal {
         master: Arc<OwnedFd>,
         slave: Arc<OwnedFd>,

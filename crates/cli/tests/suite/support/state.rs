@@ -112,7 +112,7 @@ impl Killed {
                 .then(|| info["epoch"].as_u64())
                 .flatten()
         };
-        // One may be on its way that began before; the second from here holds all that was printed.
+        // A checkpoint may be in progress that began before; the second from here holds all output.
         let mut first = None;
         wait_until("a checkpoint holds output and input", || {
             let now = checkpoint();
