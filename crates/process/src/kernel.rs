@@ -419,7 +419,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Reads what an exec sets: where things are, and which program it is.
+    /// Reads what an exec sets: where things are, and which program it is. The break is not told there, proc_pid_stat(5);
+    /// [`Kernel::refresh`] asks for it.
     ///
     /// # Errors
     /// When the program is gone.
@@ -439,7 +440,7 @@ impl Kernel {
             number(45)?,
             number(46)?,
             number(47)?,
-            number(47)?,
+            self.memory.addresses[BRK],
             number(28)?,
             number(48)?,
             number(49)?,

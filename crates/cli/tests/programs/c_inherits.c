@@ -1,11 +1,14 @@
 // Processes with the memory of the one that made them: each writes some of it, gives some back, has children of its own
 // that begin with what it holds then, and finds every page as it left it. A page that all have is written by one, and
-// one that only a child still has when its maker wrote it.
+// one that only a child still has when its maker wrote it. Where the heap ends, the kernel knows, whatever a process is
+// called meanwhile.
 // Usage: c_inherits ROUNDS
 #define _GNU_SOURCE
 #include "check.h"
 
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,6 +33,15 @@ static void check_all(const char *when) {
             CHECK(memory[page][at] == word(page, at), "process %d, page %ld, %s", getpid(), page, when);
 }
 
+// Grows the heap or takes another name.
+static void change(uint64_t *random) {
+    CHECK((void *)syscall(SYS_brk, 0) == sbrk(0), "process %d: the heap ends at %p, not %p", getpid(),
+          (void *)syscall(SYS_brk, 0), sbrk(0));
+    uint64_t drawn = next_random(random) >> 33;
+    if (drawn % 4 == 0) CHECK(sbrk(PAGE) != (void *)-1, "sbrk");
+    if (drawn % 4 == 1) CHECK(!prctl(PR_SET_NAME, drawn % 8 == 1 ? "inherits" : "has"), "prctl");
+}
+
 static uint64_t digest(void) {
     uint64_t sum = 0;
     for (long page = 0; page < PAGES; page++) sum = sum * 31 + version[page];
@@ -48,6 +60,7 @@ static uint64_t work(long rounds, uint64_t seed, int depth) {
         long page = (long)(next_random(&seed) % PAGES);
         CHECK(!madvise(memory[page], PAGE, MADV_DONTNEED), "madvise");
         version[page] = 0;
+        change(&seed);
         if (depth < DEPTH && made < CHILDREN && round % (rounds / CHILDREN + 1) == (rounds > 1 ? 1 : 0)) {
             pid_t child = fork();
             CHECK(child >= 0, "fork");

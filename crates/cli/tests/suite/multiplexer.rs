@@ -70,9 +70,7 @@ impl Session {
         let begun = command.envs(environment).output().expect("twinpage starts");
         let said = String::from_utf8_lossy(&begun.stderr);
         assert!(begun.status.success(), "{said}");
-        wait_until("the shell has a prompt", || {
-            !session.screen(SHELL).trim().is_empty()
-        });
+        wait_until("the shell has a prompt", || session.has_prompt(SHELL));
         session
     }
 
@@ -80,37 +78,64 @@ impl Session {
         self.directory.path().join(name)
     }
 
-    /// What tmux outside says; `None` when there is no session.
-    fn tmux(&self, words: &[&str]) -> Option<String> {
+    /// What tmux outside says.
+    ///
+    /// # Errors
+    /// Its own, as when there is no session.
+    fn ask(&self, words: &[&str]) -> Result<String, String> {
         let mut command = Command::new("tmux");
         command.arg("-S").arg(self.path("socket")).args(words);
         let done = command.stdin(Stdio::null()).output().expect("tmux starts");
-        done.status
-            .success()
-            .then(|| String::from_utf8_lossy(&done.stdout).into_owned())
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if done.status.success() {
+            return Ok(text(&done.stdout));
+        }
+        Err(format!("{}: {}", done.status, text(&done.stderr)))
     }
 
     fn types(&self, window: u32, keys: &[&str]) {
         let target = format!(":{window}");
-        let typed = self.tmux(&[&["send-keys", "-t", &target], keys].concat());
-        assert!(typed.is_some(), "{keys:?} were typed");
+        let typed = self.ask(&[&["send-keys", "-t", &target], keys].concat());
+        typed.unwrap_or_else(|error| panic!("{keys:?} in window {window}: {error}\n{}", self.info()));
     }
 
-    fn screen(&self, window: u32) -> String {
+    /// What a window shows.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    fn screen(&self, window: u32) -> Result<String, String> {
         let target = format!(":{window}");
-        self.tmux(&["capture-pane", "-p", "-t", &target])
-            .unwrap_or_default()
+        self.ask(&["capture-pane", "-p", "-t", &target])
+    }
+
+    /// What the windows that are killed show.
+    fn screens(&self) -> [String; 4] {
+        [SHELL, EDITOR, PYTHON, CAT].map(|window| {
+            let screen = self.screen(window);
+            screen.unwrap_or_else(|error| panic!("window {window}: {error}\n{}", self.info()))
+        })
+    }
+
+    fn has_prompt(&self, window: u32) -> bool {
+        self.screen(window).is_ok_and(|screen| !screen.trim().is_empty())
     }
 
     fn shows(&self, window: u32, text: &str) {
         wait_until(&format!("window {window} shows {text:?}"), || {
-            self.screen(window).contains(text)
+            self.screen(window).is_ok_and(|screen| screen.contains(text))
         });
+    }
+
+    /// What twinpage says of the session, for a test that failed.
+    fn info(&self) -> String {
+        let info = on_state(&["info"], &self.path("state"));
+        let running = of(&self.path("state"));
+        format!("{}running: {running:?}", String::from_utf8_lossy(&info.stdout))
     }
 
     fn die_and_come_back(&self) {
         die_and_come_back(&self.path("state"), &self.path("socket").display().to_string());
-        wait_until("the session is there", || self.tmux(&["list-windows"]).is_some());
+        wait_until("the session is there", || self.ask(&["list-windows"]).is_ok());
     }
 }
 
@@ -144,9 +169,7 @@ fn a_tmux_session_is_killed_ten_times() {
         return;
     };
     let session = Session::begin(&python, editor);
-    wait_until("the last window has a prompt", || {
-        !session.screen(PIPELINE).trim().is_empty()
-    });
+    wait_until("the last window has a prompt", || session.has_prompt(PIPELINE));
     session.shows(PYTHON, ">>>");
     let pipeline = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo $i; done | while read -r n; do t=$((t+n)); echo $t; done | tail -n 1 | sed s/^/sum=/";
     session.types(PIPELINE, &[pipeline, "Enter"]);
@@ -168,23 +191,19 @@ fn a_tmux_session_is_killed_ten_times() {
         session.shows(EDITOR, &format!("round {round}"));
         session.shows(PYTHON, &format!("x {x}"));
         session.shows(CAT, &format!("{round} and"));
-        let screens = [SHELL, EDITOR, PYTHON, CAT].map(|window| session.screen(window));
+        let screens = session.screens();
         session.die_and_come_back();
         if round % 3 == 0 {
             session.die_and_come_back(); // with nothing typed in between
         }
-        let now = [SHELL, EDITOR, PYTHON, CAT].map(|window| session.screen(window));
-        assert_eq!(now, screens, "after kill {round}");
+        assert_eq!(session.screens(), screens, "after kill {round}");
     }
     session.types(CAT, &["the end", "Enter"]);
     let line: String = (0..KILLS).map(|round| format!("{round} and ")).collect();
     wait_until("the line that was typed over all kills comes back", || {
-        let screen = session.screen(CAT);
-        screen
-            .lines()
-            .filter(|shown| *shown == format!("{line}the end"))
-            .count()
-            == 2
+        let screen = session.screen(CAT).unwrap_or_default();
+        let lines = screen.lines();
+        lines.filter(|shown| *shown == format!("{line}the end")).count() == 2
     });
     session.shows(PIPELINE, "sum=4501500");
     session.types(EDITOR, &[":wq", "Enter"]);
@@ -207,7 +226,7 @@ fn a_tmux_session_without_a_client_is_killed() {
     for words in [&["-d"][..], &[]] {
         let session = Session::of_a_shell(words);
         if words.is_empty() {
-            assert!(session.tmux(&["detach-client", "-s", "0"]).is_some(), "it leaves");
+            session.ask(&["detach-client", "-s", "0"]).expect("it leaves");
         }
         let has_left = || {
             let info = on_state(&["info", "--json"], &session.path("state"));
