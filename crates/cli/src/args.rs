@@ -516,7 +516,7 @@ pub(crate) enum Measure {
     Children,
     /// make -j2 of a C project of 100 files
     Make,
-    /// Requests a second of a Redis server: 50 clients, 16 requests each on their way
+    /// Requests a second of a Redis server with 50 clients
     Redis,
     /// Requests a second of a memcached server, the same
     Memcached,
@@ -553,6 +553,9 @@ pub(crate) struct TreesArguments {
     /// Runs of each; medians are shown
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) repeat: u16,
+    /// Requests of each client of Redis and memcached that are on their way
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) pipeline: u32,
     /// Seconds that a server is asked, or that the busy process works
     #[arg(long, default_value_t = 3.0, value_parser = within(0.01, 86_400.0))]
     pub(crate) seconds: f64,

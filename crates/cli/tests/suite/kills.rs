@@ -8,7 +8,7 @@ use twinpage_campaign::{either, seed};
 use crate::support::campaign::{Campaign, oracle};
 use crate::support::ordinary::OrdinaryUser;
 use crate::support::process::twinpage;
-use crate::support::program::named;
+use crate::support::program::{Kind, PROGRAMS, named};
 use crate::support::{chance, may_change_users, say, sink};
 
 fn survives(file: &str) {
@@ -387,6 +387,30 @@ fn node() {
 #[test]
 fn java() {
     survives("Collections.java");
+}
+
+/// Programs of C as descendants of a shell: one drawn by chance, in a campaign all.
+#[test]
+fn programs_that_a_shell_starts() {
+    let seed = seed();
+    let programs: Vec<_> = PROGRAMS
+        .iter()
+        .filter(|program| matches!(program.kind, Kind::C(_)))
+        .collect();
+    let drawn = either(1, programs.len());
+    let mut chance = chance(seed, "programs that a shell starts");
+    for program in chance.choose_multiple(programs, drawn) {
+        let Some(line) = program.command(program.rounds) else {
+            return;
+        };
+        let shell = ["sh", "-c", "\"$@\"; echo ended $?", "sh"].map(String::from);
+        survives_as(
+            program.file,
+            &[&shell, &line[..]].concat(),
+            &["--every", "16ms"],
+            seed,
+        );
+    }
 }
 
 #[test]

@@ -152,7 +152,7 @@ pub(crate) fn bench(arguments: &TreesArguments) -> Result<ExitCode, String> {
         }
         rows.extend(in_turns(measure, arguments)?);
     }
-    report(&rows, &left_out, arguments.json);
+    report(&rows, &left_out, arguments);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -165,11 +165,11 @@ fn in_turns(measure: Measure, arguments: &TreesArguments) -> Result<Vec<Row>, St
     let progress = twinpage_commands::lab::bar(runs, "runs");
     for _ in 0..arguments.repeat {
         progress.set_message(format!("{} without", measure.name()));
-        base.extend(measure.base(&Room::new(arguments.seconds)?)?.map(|run| run.value));
+        base.extend(measure.base(&Room::new(arguments)?)?.map(|run| run.value));
         progress.inc(1);
         for (way, runs) in ways.iter().zip(&mut under) {
             progress.set_message(format!("{} {}", measure.name(), way.name()));
-            runs.push(measure.run(&Room::new(arguments.seconds)?, *way)?);
+            runs.push(measure.run(&Room::new(arguments)?, *way)?);
             progress.inc(1);
         }
     }
@@ -204,10 +204,11 @@ struct Room {
     work: tempfile::TempDir,
     in_memory: tempfile::TempDir,
     seconds: f64,
+    pipeline: u32,
 }
 
 impl Room {
-    fn new(seconds: f64) -> Result<Room, String> {
+    fn new(arguments: &TreesArguments) -> Result<Room, String> {
         let made = |place: &Path| {
             let directory = tempfile::Builder::new()
                 .prefix("twinpage-trees-")
@@ -217,7 +218,8 @@ impl Room {
         Ok(Room {
             work: made(&std::env::temp_dir())?,
             in_memory: made(Path::new("/dev/shm"))?,
-            seconds,
+            seconds: arguments.seconds,
+            pipeline: arguments.pipeline,
         })
     }
 
@@ -256,9 +258,14 @@ impl Room {
     }
 }
 
-fn report(rows: &[Row], left_out: &[&str], json: bool) {
-    if json {
-        let document = serde_json::json!({ "machine": machine(), "rows": rows, "left_out": left_out });
+fn report(rows: &[Row], left_out: &[&str], arguments: &TreesArguments) {
+    if arguments.json {
+        let document = serde_json::json!({
+            "machine": machine(),
+            "pipeline": arguments.pipeline,
+            "rows": rows,
+            "left_out": left_out,
+        });
         return println!("{document:#}");
     }
     let mut shown = table([

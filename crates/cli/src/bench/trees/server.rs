@@ -7,10 +7,9 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 use twinpage_commands::report::median;
 
-/// Clients, half of them in each of two threads; and requests of each on their way.
+/// Clients, half of them in each of two threads.
 const CLIENTS: u64 = 50;
 const THREADS: u64 = 2;
-const DEPTH: u32 = 16;
 /// Between two looks whether a server listens.
 const MOMENT: Duration = Duration::from_millis(5);
 
@@ -46,7 +45,7 @@ pub(super) fn throughput(room: &Room, server: Server, way: Option<Way>) -> Resul
         let begin = thread * CLIENTS / THREADS;
         let end = (thread + 1) * CLIENTS / THREADS;
         let clients: Result<Vec<Client>, String> = (begin..end).map(|seed| running.client(seed)).collect();
-        pipelined(&mut clients?, DEPTH, time)
+        pipelined(&mut clients?, room.pipeline, time)
     };
     let answered: Result<u64, String> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
