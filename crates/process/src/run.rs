@@ -216,7 +216,7 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
 }
 
 fn go_on(
-    context: &context::Context,
+    captured: &context::Context,
     directory: &StateDir,
     store: Store,
     epoch: Epoch,
@@ -224,12 +224,12 @@ fn go_on(
     started: SystemTime,
 ) -> Result<Summary> {
     pace.prepare_signals();
-    if context.fixed.ended.is_some() {
+    if captured.fixed.ended.is_some() {
         user_signals::end_on(&session::ENDING); // there is nothing to pass them on to
     }
     start_helpers()?;
-    let held = inspect::decode_streams(context)?;
-    let (context, apart) = restore::side_by_side(context);
+    let held = inspect::decode_streams(captured)?;
+    let (context, apart) = restore::side_by_side(captured);
     let context = &*context;
     // Before anything else: with a port that is taken nothing is changed.
     let mut sockets = match context.ending() {
@@ -284,7 +284,7 @@ fn go_on(
     let went_on = restored.went_on;
     let (program, witness) = put_together(
         setting,
-        context,
+        captured,
         !apart.is_empty(),
         restored,
         directory.resume_signal(),
@@ -303,7 +303,8 @@ fn go_on(
     })
 }
 
-/// A program that was made again, with its descendants, about to go on.
+/// A program that was made again, with its descendants, about to go on: each descriptor is in its own table again, as it
+/// was captured.
 fn put_together(
     setting: Setting,
     context: &context::Context,

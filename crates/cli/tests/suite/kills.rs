@@ -8,7 +8,7 @@ use twinpage_campaign::{either, seed};
 use crate::support::campaign::{Campaign, oracle};
 use crate::support::ordinary::OrdinaryUser;
 use crate::support::process::twinpage;
-use crate::support::program::{Kind, PROGRAMS, named};
+use crate::support::program::{Kind, PROGRAMS, Program, named};
 use crate::support::{chance, may_change_users, say, sink};
 
 fn survives(file: &str) {
@@ -24,6 +24,15 @@ fn survives_with(file: &str, run_options: &[&str]) {
 
 fn survives_as(file: &str, line: &[String], run_options: &[&str], seed: u64) {
     survives_in(file, line, run_options, seed, None, false);
+}
+
+/// The same, as the child of a shell.
+fn survives_as_a_child(program: &Program, seed: u64) {
+    if let Some(line) = program.command(program.rounds) {
+        let shell = ["sh", "-c", "\"$@\"; echo ended $?", "sh"].map(String::from);
+        let line = [&shell, &line[..]].concat();
+        survives_as(program.file, &line, &["--every", "16ms"], seed);
+    }
 }
 
 /// The same, run by a user without rights.
@@ -269,6 +278,7 @@ fn c_with_memory_that_processes_share() {
 #[test]
 fn c_with_files_that_are_watched() {
     survives("c_inotify.c");
+    survives_as_a_child(&named("c_inotify.c"), seed());
 }
 
 #[test]
@@ -400,16 +410,7 @@ fn programs_that_a_shell_starts() {
     let drawn = either(1, programs.len());
     let mut chance = chance(seed, "programs that a shell starts");
     for program in chance.choose_multiple(programs, drawn) {
-        let Some(line) = program.command(program.rounds) else {
-            return;
-        };
-        let shell = ["sh", "-c", "\"$@\"; echo ended $?", "sh"].map(String::from);
-        survives_as(
-            program.file,
-            &[&shell, &line[..]].concat(),
-            &["--every", "16ms"],
-            seed,
-        );
+        survives_as_a_child(program, seed);
     }
 }
 

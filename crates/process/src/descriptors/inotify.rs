@@ -13,11 +13,12 @@ use rustix::fs::MemfdFlags;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::collections::{HashMap, HashSet};
+use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use twinpage_os::remote::Process;
+use twinpage_os::remote::{self, Process};
 
 /// A file that is watched.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -41,11 +42,30 @@ pub(super) struct Known {
 }
 
 impl Descriptors {
-    /// A file is watched: its name, and the number that the watch has in this descriptor of this process.
-    pub fn watches(&mut self, file: Ident, name: PathBuf, descriptor: (i32, i32), number: i32) {
+    /// A file is watched: its name, and the number that the watch has in this descriptor of this process. Descriptors that
+    /// share it know the number, too: the process may end before the next stop.
+    pub fn watches(
+        &mut self,
+        first: &Process,
+        (file, name): (Ident, PathBuf),
+        descriptor: (i32, i32),
+        number: i32,
+    ) {
         self.watched.names.insert(file, name);
-        let highest = self.watched.highest.entry(descriptor).or_default();
-        *highest = number.max(*highest);
+        let watching = self.list.values().filter(|one| one.what == What::Inotify);
+        let places = watching.map(|one| {
+            let (owner, fd) = self.tables.at(first, one.fd);
+            (owner.pid(), fd)
+        });
+        let shares = |place: &(i32, i32)| {
+            remote::order_of_open_files(*place, descriptor).is_ok_and(|order| order == Ordering::Equal)
+        };
+        // After a resume nothing is listed yet.
+        let places = places.chain(self.watched.highest.keys().copied());
+        for place in places.filter(shares).chain([descriptor]).collect::<Vec<_>>() {
+            let highest = self.watched.highest.entry(place).or_default();
+            *highest = number.max(*highest);
+        }
     }
 
     /// Takes note of what a resume watched again; `process_of` says which process has a table.
@@ -59,8 +79,10 @@ impl Descriptors {
             let Held::Watches { watches, highest } = held else {
                 continue;
             };
-            let (table, fd) = split(descriptor.fd);
-            self.watched.highest.insert((process_of(table), fd), *highest);
+            for one in list.iter().filter(|one| one.shares == descriptor.shares) {
+                let (table, fd) = split(one.fd);
+                self.watched.highest.insert((process_of(table), fd), *highest);
+            }
             for watch in watches {
                 if let Ok(stat) = rustix::fs::stat(&watch.path) {
                     self.watched.names.insert(Ident::from(&stat), watch.path.clone());
@@ -92,7 +114,8 @@ impl Descriptors {
         })
     }
 
-    /// Forgets numbers of descriptors that watch nothing any more.
+    /// Forgets numbers of descriptors that watch nothing any more. Those that share what they watch know the same, so
+    /// that any of them may be closed.
     pub(super) fn forget_watches(&mut self, first: &Process) {
         if self.watched.highest.is_empty() {
             return;
@@ -100,10 +123,18 @@ impl Descriptors {
         let watching = self.list.values().filter(|one| one.what == What::Inotify);
         let places = watching.map(|one| {
             let (owner, fd) = self.tables.at(first, one.fd);
-            (owner.pid(), fd)
+            ((owner.pid(), fd), one.shares)
         });
-        let places: HashSet<(i32, i32)> = places.collect();
-        self.watched.highest.retain(|place, _| places.contains(place));
+        let places: Vec<((i32, i32), i32)> = places.collect();
+        let mut given: HashMap<i32, i32> = HashMap::new();
+        for (place, shares) in &places {
+            if let Some(number) = self.watched.highest.get(place) {
+                let highest = given.entry(*shares).or_default();
+                *highest = (*highest).max(*number);
+            }
+        }
+        let known = |(place, shares): ((i32, i32), i32)| Some((place, *given.get(&shares)?));
+        self.watched.highest = places.into_iter().filter_map(known).collect();
     }
 }
 
