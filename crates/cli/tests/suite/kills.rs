@@ -399,13 +399,14 @@ fn java() {
     survives("Collections.java");
 }
 
-/// Programs of C as descendants of a shell: one drawn by chance, in a campaign all.
+/// Programs of C as descendants of a shell: one drawn by chance, in a campaign all. Not `c_pairs.c`: after a resume the
+/// program itself has made a descendant's pairs (docs/guarantees.md, `SO_PEERCRED`).
 #[test]
 fn programs_that_a_shell_starts() {
     let seed = seed();
     let programs: Vec<_> = PROGRAMS
         .iter()
-        .filter(|program| matches!(program.kind, Kind::C(_)))
+        .filter(|program| matches!(program.kind, Kind::C(_)) && program.file != "c_pairs.c")
         .collect();
     let drawn = either(1, programs.len());
     let mut chance = chance(seed, "programs that a shell starts");
