@@ -553,7 +553,7 @@ pub(crate) struct TreesArguments {
     /// Runs of each; medians are shown
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) repeat: u16,
-    /// Requests of each client of Redis and memcached that are on their way
+    /// Outstanding requests of each client of Redis and memcached
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) pipeline: u32,
     /// Seconds that a server is asked, or that the busy process works

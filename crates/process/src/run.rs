@@ -303,8 +303,8 @@ fn go_on(
     })
 }
 
-/// A program that was made again, with its descendants, about to go on: each descriptor is in its own table again, as it
-/// was captured.
+/// A program that was made again, with its descendants, about to go on. The context is the captured one: its descriptors
+/// are numbered by table, as they are from now on.
 fn put_together(
     setting: Setting,
     context: &context::Context,

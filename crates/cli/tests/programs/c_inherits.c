@@ -1,7 +1,7 @@
 // Processes with the memory of the one that made them: each writes some of it, gives some back, has children of its own
 // that begin with what it holds then, and finds every page as it left it. A page that all have is written by one, and
-// one that only a child still has when its maker wrote it. Where the heap ends, the kernel knows, whatever a process is
-// called meanwhile.
+// one that only a child still has when its maker wrote it. The kernel keeps the end of a process's heap when
+// the process changes its name.
 // Usage: c_inherits ROUNDS
 #define _GNU_SOURCE
 #include "check.h"

@@ -77,7 +77,7 @@ int main(int argc, char **argv) {
         if (round % 20 == 10) {
             pid_t child = fork();
             if (!child) {
-                int seen = inotify_add_watch(some, "d", MASK); // the next number is another one, also for its maker
+                int seen = inotify_add_watch(some, "d", MASK); // the parent gets the number after it
                 CHECK(seen > 0 && !inotify_rm_watch(some, seen), "watch d");
                 take(some, NULL);
                 for (int i = 0; i < 3; i++) change(&chance, round + i), spin(1, 100000);

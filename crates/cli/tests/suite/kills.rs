@@ -399,8 +399,8 @@ fn java() {
     survives("Collections.java");
 }
 
-/// Programs of C as descendants of a shell: one drawn by chance, in a campaign all. Not `c_pairs.c`: after a resume the
-/// program itself has made a descendant's pairs (docs/guarantees.md, `SO_PEERCRED`).
+/// Programs of C as descendants of a shell: one drawn by chance, in a campaign all. Not `c_pairs.c`: after a resume
+/// `SO_PEERCRED` of a descendant's socket pair names the first process (docs/guarantees.md).
 #[test]
 fn programs_that_a_shell_starts() {
     let seed = seed();

@@ -78,10 +78,10 @@ impl Session {
         self.directory.path().join(name)
     }
 
-    /// What tmux outside says.
+    /// The answer of tmux, run outside the session.
     ///
     /// # Errors
-    /// Its own, as when there is no session.
+    /// The message of tmux, as when there is no session.
     fn ask(&self, words: &[&str]) -> Result<String, String> {
         let mut command = Command::new("tmux");
         command.arg("-S").arg(self.path("socket")).args(words);
@@ -99,7 +99,7 @@ impl Session {
         typed.unwrap_or_else(|error| panic!("{keys:?} in window {window}: {error}\n{}", self.info()));
     }
 
-    /// What a window shows.
+    /// The text of a window.
     ///
     /// # Errors
     /// As [`Self::ask`].
@@ -108,7 +108,7 @@ impl Session {
         self.ask(&["capture-pane", "-p", "-t", &target])
     }
 
-    /// What the windows that are killed show.
+    /// The texts of the windows that are compared over kills.
     fn screens(&self) -> [String; 4] {
         [SHELL, EDITOR, PYTHON, CAT].map(|window| {
             let screen = self.screen(window);
@@ -126,7 +126,7 @@ impl Session {
         });
     }
 
-    /// What twinpage says of the session, for a test that failed.
+    /// State and processes of the session, for the message of a failed test.
     fn info(&self) -> String {
         let info = on_state(&["info"], &self.path("state"));
         let running = of(&self.path("state"));

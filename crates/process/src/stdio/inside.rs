@@ -26,8 +26,8 @@ pub(super) enum Inside {
     /// A pipe the program reads from, without a writer: a read end, to see how much is
     /// left in it.
     Ended(OwnedFd),
-    /// A pseudo-terminal. The program's side stays open here too: its input queue is looked at from
-    /// there, and the master sees no hang-up when no other process has it open.
+    /// A pseudo-terminal. The program's side stays open here too: to inspect its input queue, and to keep
+    /// the master from a hang-up after the program's last close.
     Terminal {
         master: Arc<OwnedFd>,
         slave: Arc<OwnedFd>,

@@ -121,7 +121,7 @@ impl Killed {
         });
         // Mostly after the last checkpoint.
         give(380..400);
-        // Killed before a read has its checksum, its bytes are taken as they are: docs/format.md, `input-flight`.
+        // After a kill between a read and its checksum, damage of its bytes is not noticed: docs/format.md, `input-flight`.
         let all = killed.stdout.len() as u32;
         wait_until("all input is in the log, with its checksum", || {
             let flight = fs::read(state.join("input-flight")).expect("a page");
