@@ -29,7 +29,7 @@ impl Program {
         })? {
             Ok(number) => {
                 let descriptor = (self.caller().pid(), call.int(0));
-                (self.descriptors).watches(&self.process, (file, name), descriptor, number as i32);
+                self.descriptors.watches(file, name, descriptor, number as i32);
                 Ok(Decision::Done(number as i64))
             }
             Err(error) => Ok(not_there(error.raw_os_error().unwrap_or(libc::EIO))),

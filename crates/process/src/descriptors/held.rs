@@ -44,7 +44,7 @@ impl Descriptors {
         let held: Vec<Held> = held
             .map(|descriptor| self.held_by(look, descriptor))
             .collect::<Result<_>>()?;
-        self.forget_watches(process);
+        self.note_highest(process, &held);
         let outside = self.outside.get_mut();
         if outside.len() > 2 * self.list.len() {
             outside.clear(); // most are closed

@@ -5,7 +5,7 @@
 //! * What happened and was not read cannot be looked at without being taken: the checkpoint waits until it is read.
 
 use super::tables::split;
-use super::{Descriptor, Descriptors, Held, What, fdinfo};
+use super::{Descriptor, Descriptors, Held, fdinfo};
 use crate::command_line::command_of;
 use crate::error::{Error, Result};
 use crate::files::Ident;
@@ -44,27 +44,14 @@ pub(super) struct Known {
 impl Descriptors {
     /// A file is watched: its name, and the number that the watch has in this descriptor of this process. Descriptors that
     /// share it know the number, too: the process may end before the next stop.
-    pub fn watches(
-        &mut self,
-        first: &Process,
-        (file, name): (Ident, PathBuf),
-        descriptor: (i32, i32),
-        number: i32,
-    ) {
+    pub fn watches(&mut self, file: Ident, name: PathBuf, descriptor: (i32, i32), number: i32) {
         self.watched.names.insert(file, name);
-        let watching = self.list.values().filter(|one| one.what == What::Inotify);
-        let places = watching.map(|one| {
-            let (owner, fd) = self.tables.at(first, one.fd);
-            (owner.pid(), fd)
-        });
-        let shares = |place: &(i32, i32)| {
-            remote::order_of_open_files(*place, descriptor).is_ok_and(|order| order == Ordering::Equal)
-        };
-        // After a resume nothing is listed yet.
-        let places = places.chain(self.watched.highest.keys().copied());
-        for place in places.filter(shares).chain([descriptor]).collect::<Vec<_>>() {
-            let highest = self.watched.highest.entry(place).or_default();
-            *highest = number.max(*highest);
+        self.watched.highest.entry(descriptor).or_default();
+        for (place, highest) in &mut self.watched.highest {
+            let shares = || remote::order_of_open_files(*place, descriptor);
+            if *place == descriptor || shares().is_ok_and(|order| order == Ordering::Equal) {
+                *highest = number.max(*highest);
+            }
         }
     }
 
@@ -75,14 +62,14 @@ impl Descriptors {
         held: &[Held],
         process_of: impl Fn(usize) -> i32,
     ) {
-        for (descriptor, held) in list.iter().zip(held) {
-            let Held::Watches { watches, highest } = held else {
+        self.watched.highest = highest_numbers(list.iter(), held, |number| {
+            let (table, fd) = split(number);
+            (process_of(table), fd)
+        });
+        for held in held {
+            let Held::Watches { watches, .. } = held else {
                 continue;
             };
-            for one in list.iter().filter(|one| one.shares == descriptor.shares) {
-                let (table, fd) = split(one.fd);
-                self.watched.highest.insert((process_of(table), fd), *highest);
-            }
             for watch in watches {
                 if let Ok(stat) = rustix::fs::stat(&watch.path) {
                     self.watched.names.insert(Ident::from(&stat), watch.path.clone());
@@ -102,10 +89,7 @@ impl Descriptors {
             error => error,
         })?;
         let same = self.list.values().filter(|other| other.shares == descriptor.fd);
-        let given = same.filter_map(|other| {
-            let (owner, fd) = self.tables.at(first, other.fd);
-            self.watched.highest.get(&(owner.pid(), fd)).copied()
-        });
+        let given = same.filter_map(|other| self.watched.highest.get(&self.holder(first, other.fd)).copied());
         let there = looked.last().map(|watch| watch.number);
         let highest = given.chain(there).max().unwrap_or(0);
         Ok(Held::Watches {
@@ -114,28 +98,38 @@ impl Descriptors {
         })
     }
 
-    /// Forgets numbers of descriptors that watch nothing any more. Those that share what they watch know the same, so
-    /// that any of them may be closed.
-    pub(super) fn forget_watches(&mut self, first: &Process) {
-        if self.watched.highest.is_empty() {
-            return;
-        }
-        let watching = self.list.values().filter(|one| one.what == What::Inotify);
-        let places = watching.map(|one| {
-            let (owner, fd) = self.tables.at(first, one.fd);
-            ((owner.pid(), fd), one.shares)
-        });
-        let places: Vec<((i32, i32), i32)> = places.collect();
-        let mut given: HashMap<i32, i32> = HashMap::new();
-        for (place, shares) in &places {
-            if let Some(number) = self.watched.highest.get(place) {
-                let highest = given.entry(*shares).or_default();
-                *highest = (*highest).max(*number);
-            }
-        }
-        let known = |(place, shares): ((i32, i32), i32)| Some((place, *given.get(&shares)?));
-        self.watched.highest = places.into_iter().filter_map(known).collect();
+    /// Takes note of the highest numbers that a stop found; those of descriptors that are closed are forgotten.
+    pub(super) fn note_highest(&mut self, first: &Process, held: &[Held]) {
+        self.watched.highest = highest_numbers(self.list.values(), held, |number| self.holder(first, number));
     }
+
+    /// A process that has a descriptor, and the descriptor's number there.
+    fn holder(&self, first: &Process, number: i32) -> (i32, i32) {
+        let (owner, fd) = self.tables.at(first, number);
+        (owner.pid(), fd)
+    }
+}
+
+/// The highest number given at each descriptor that watches. Those that share one have the same, so that any of them may
+/// be closed.
+fn highest_numbers<'a>(
+    list: impl Iterator<Item = &'a Descriptor> + Clone,
+    held: &[Held],
+    holder: impl Fn(i32) -> (i32, i32),
+) -> HashMap<(i32, i32), i32> {
+    let watching = list
+        .clone()
+        .zip(held)
+        .filter_map(|(descriptor, held)| match held {
+            Held::Watches { highest, .. } => Some((descriptor.shares, *highest)),
+            _ => None,
+        });
+    let given: HashMap<i32, i32> = watching.collect();
+    if given.is_empty() {
+        return HashMap::new();
+    }
+    list.filter_map(|one| Some((holder(one.fd), *given.get(&one.shares)?)))
+        .collect()
 }
 
 /// The watches of a descriptor, by number.
