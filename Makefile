@@ -89,7 +89,7 @@ ADDRESS = RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/sanitize/address
 	LSAN_OPTIONS="suppressions=$(CURDIR)/crates/region/tests/lsan.txt:print_suppressions=0" $(NIGHTLY_TEST)
 sanitize-address:
 	$(NIGHTLY)
-	$(ADDRESS) -p twinpage-os -p twinpage --lib --tests
+	$(ADDRESS) --no-fail-fast -p twinpage-os -p twinpage --lib --tests
 
 # The media, the copier and what they stand on.
 sanitize-address-short:
