@@ -6,11 +6,13 @@
 // The methods of an object are public: its handle is for others.
 #![allow(unreachable_pub)]
 
+use crate::recorded::{Folder, Step, record};
 use crate::support::{again, flushes, folders, killed_after, name, on_small_disk, when_free};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -390,7 +392,8 @@ fn state_after(steps: u64) -> BTreeMap<String, Model> {
     all
 }
 
-fn go_on(path: &Path, from: u64) {
+/// Does these steps, and says which are done.
+fn go_on(path: &Path, steps: Range<u64>) {
     let level = path.with_extension("level");
     let region = options(&level)
         .every(Duration::from_micros(900))
@@ -398,7 +401,7 @@ fn go_on(path: &Path, from: u64) {
         .unwrap();
     let mut handles = BTreeMap::new();
     println!("begun");
-    for step in from..from + 1500 {
+    for step in steps {
         let name = format!("sheet {}", step * 7 % 5);
         if step / 5 % 9 == 8 {
             handles.remove(&name);
@@ -418,16 +421,14 @@ fn go_on(path: &Path, from: u64) {
         }
         println!("{step}");
     }
-    loop {
-        std::thread::park();
-    }
 }
 
 #[test]
 fn killed_at_any_instant_each_object_is_whole_in_one_level() {
     const NAME: &str = "killed_at_any_instant_each_object_is_whole_in_one_level";
     if let (Ok(path), Ok(from)) = (std::env::var(FILE), std::env::var(FROM)) {
-        return go_on(Path::new(&path), from.parse().unwrap());
+        let from: u64 = from.parse().unwrap();
+        return go_on(Path::new(&path), from..from + 1500);
     }
     let kills = twinpage_campaign::either(10, 400);
     let seed = twinpage_campaign::seed();
@@ -455,6 +456,67 @@ fn killed_at_any_instant_each_object_is_whole_in_one_level() {
             region.close().unwrap();
         }
         assert!(steps > 0, "seed {seed}");
+    }
+}
+
+/// Cuts the power at some instants of a recorded run. How many.
+fn cut(run: &[Step], random: &mut fastrand::Rng, every: usize) -> Result<u64, String> {
+    let (mut folder, mut steps, mut cuts) = (Folder::default(), 0, 0);
+    for (at, step) in run.iter().enumerate() {
+        folder.take(step);
+        if let Step::Said(text) = step {
+            steps = text.trim().parse().map_or(steps, |step: u64| step + 1);
+        }
+        if !folder.has("sheets.twin") || random.usize(..every) > 0 {
+            continue;
+        }
+        cuts += 1;
+        let left = tempfile::tempdir().unwrap();
+        folder.leave(left.path(), random);
+        let looked = std::panic::catch_unwind(|| assert_state_after(&left, steps));
+        looked.map_err(|_| format!("step {at} of {} of the run, {steps} of the script", run.len()))?;
+    }
+    Ok(cuts)
+}
+
+/// All that was acknowledged is there, and the step that was underway, or nothing of it.
+fn assert_state_after(folder: &TempDir, steps: u64) {
+    let (path, level) = levels(folder);
+    assert_whole(&path);
+    let region = open(&path, &level);
+    let found = found(&region);
+    assert!(region.check().unwrap().is_sound());
+    let steps = steps + u64::from(found != state_after(steps));
+    assert_eq!(found, state_after(steps), "{steps} steps");
+    region.close().unwrap();
+    assert_whole(&path);
+}
+
+/// The table of objects, their log, its truncation, checkpoints, and what moves between the two levels.
+#[test]
+fn a_power_cut_at_any_instant_leaves_each_object_whole_in_one_level() {
+    const NAME: &str = "a_power_cut_at_any_instant_leaves_each_object_whole_in_one_level";
+    if let Ok(path) = std::env::var(FILE) {
+        return go_on(Path::new(&path), 0..twinpage_campaign::either(50, 300));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = levels(&folder);
+    let test = name(module_path!(), NAME);
+    let Some(run) = record(&test, folder.path(), (FILE, path.as_os_str())) else {
+        return;
+    };
+    let seed = twinpage_campaign::seed();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let every = (run.len() / twinpage_campaign::either(80, 2000)).max(1);
+    let cuts = cut(&run, &mut random, every).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    println!("{cuts} power cuts in {} steps", run.len());
+    assert!(cuts > 20, "seed {seed}: {cuts} power cuts");
+    // Mistakes made on purpose: the flushes of one of the files do nothing.
+    for file in ["sheets.twin", "sheets.level", "sheets.twin.log"] {
+        let is_flush = |step: &Step| matches!(step, Step::Flush { name, .. } if name == file);
+        let without: Vec<Step> = run.iter().filter(|step| !is_flush(step)).cloned().collect();
+        let found = (0..10).any(|_| cut(&without, &mut random, every).is_err());
+        assert!(found, "seed {seed}: {file} is never flushed, and nothing shows it");
     }
 }
 

@@ -1,5 +1,5 @@
 //! Persistent objects: their calls, their lanes, their threads, the copies that follow, how they are freed and move to
-//! the next level, and what is refused.
+//! the next level, what a power cut leaves of all that, and what is refused.
 
 mod calls;
 mod followers;
@@ -7,6 +7,7 @@ mod freed;
 mod kept;
 mod lanes;
 mod levels;
+mod recorded;
 mod refused;
 mod sharing;
 mod structures;
