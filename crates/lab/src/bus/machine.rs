@@ -159,6 +159,7 @@ impl<'w> Machine<'w> {
 
     fn totals(&self) -> Counts {
         let sum = |of: fn(&Core) -> u64| self.cores.iter().map(|this| of(&this.core)).sum();
+        let at_locks = (self.cores.iter()).map(|this| u128::from(this.core.stalls[Stall::Lock as usize]));
         // A commit is within the window of the core furthest behind; a core in a long wait may be seconds ahead.
         let now = self.ended;
         let last = self.cores.last().expect("a machine has a core");
@@ -167,8 +168,7 @@ impl<'w> Machine<'w> {
             time_fs: now,
             instructions: sum(|core| core.index),
             fence_stall_fs: sum(|core| core.stalls[Stall::Fence as usize]),
-            lock_stall_fs: sum(|core| core.stalls[Stall::Lock as usize]),
-            idle_stall_fs: sum(|core| core.stalls[Stall::Idle as usize]),
+            lock_stall_fs: at_locks.sum(),
             last_fence_fs: last(Stall::Fence),
             last_idle_fs: last(Stall::Idle),
             remote: self.caches.counts.remote,

@@ -28,13 +28,12 @@ pub struct Counts {
     pub fences: u64,
     /// Femtoseconds cores waited at fences, and for room for write-backs.
     pub fence_stall_fs: u64,
-    /// Femtoseconds cores waited for locks, and for the lines of atomic accesses.
-    pub lock_stall_fs: u64,
-    /// Femtoseconds they waited for other cores' programs.
-    pub idle_stall_fs: u64,
+    /// Femtoseconds cores waited for locks, and for the lines of atomic accesses. Those of 64 cores that wait are more
+    /// than 64 bits hold after five minutes.
+    pub lock_stall_fs: u128,
     /// Of the time at fences, the last core's: of programs of sections it is the background's.
     pub last_fence_fs: u64,
-    /// The same of idle time.
+    /// Femtoseconds that it waited for the programs of other cores.
     pub last_idle_fs: u64,
     /// Lines that no cache had.
     pub last_misses: u64,
@@ -85,7 +84,6 @@ impl Counts {
             fences: self.fences - before.fences,
             fence_stall_fs: self.fence_stall_fs - before.fence_stall_fs,
             lock_stall_fs: self.lock_stall_fs - before.lock_stall_fs,
-            idle_stall_fs: self.idle_stall_fs - before.idle_stall_fs,
             last_fence_fs: self.last_fence_fs - before.last_fence_fs,
             last_idle_fs: self.last_idle_fs - before.last_idle_fs,
             last_misses: self.last_misses - before.last_misses,

@@ -183,7 +183,7 @@ fn pool_evidence(run: &Run) -> String {
         "{}: {:.0} us a call; of all threads {:.0} us at locks; {:.0} us of the SSD, {:.2} transfers",
         run.name,
         each(counts.time_fs) * 1e-9,
-        each(counts.lock_stall_fs) * 1e-9,
+        counts.lock_stall_fs as f64 / counts.transactions as f64 * 1e-9,
         each(counts.disk_fs) * 1e-9,
         each(counts.disk_writes),
     )

@@ -291,7 +291,7 @@ pub(super) fn evidence(run: &Run) -> String {
          came from another node, {:.2} written to NVRAM, {:.0} instructions, {:.0} ns of the SSD",
         run.name,
         each(counts.time_fs) * 1e-6,
-        each(counts.lock_stall_fs) * 1e-6,
+        counts.lock_stall_fs as f64 / counts.transactions as f64 * 1e-6,
         each(counts.fence_stall_fs) * 1e-6,
         each(counts.last_misses),
         each(counts.remote),
