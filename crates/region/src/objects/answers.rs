@@ -5,10 +5,11 @@
 
 use super::function::Outcome;
 use crate::error::Result;
+use crate::lock::{lock, wait};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, fence};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex};
 
 /// How often a caller looks again before it sleeps: a turn on a memory file is over in a microsecond.
 const LOOKS: u32 = 16;
@@ -25,10 +26,6 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    fn lock(&self) -> MutexGuard<'_, ByPosition> {
-        self.by_position.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// An instant call is made.
     pub(super) fn expect(&self) {
         self.expected.fetch_add(1, Relaxed);
@@ -46,11 +43,11 @@ impl Answers {
 
     pub(super) fn put(&self, position: u64, answer: Result<Outcome>) {
         self.expect_no_more();
-        self.lock().insert(position, answer);
+        lock(&self.by_position).insert(position, answer);
     }
 
     pub(super) fn take(&self, position: u64) -> Option<Result<Outcome>> {
-        self.lock().remove(&position)
+        lock(&self.by_position).remove(&position)
     }
 
     /// Waits until a call has its answer, or the turn is given up. `is_turn_free` takes no lock of the answers.
@@ -62,12 +59,11 @@ impl Answers {
             }
             std::thread::yield_now();
         }
-        let mut by_position = self.lock();
+        let mut by_position = lock(&self.by_position);
         self.sleepers.fetch_add(1, Relaxed);
         fence(SeqCst);
         if !by_position.contains_key(&position) && !is_turn_free() {
-            let woken = self.turn_ended.wait(by_position);
-            by_position = woken.unwrap_or_else(PoisonError::into_inner);
+            by_position = wait(&self.turn_ended, by_position);
         }
         self.sleepers.fetch_sub(1, Relaxed);
         by_position.remove(&position)
@@ -78,7 +74,7 @@ impl Answers {
         fence(SeqCst);
         if self.sleepers.load(Relaxed) > 0 {
             // Who counted as a sleeper sleeps, or has seen that the turn is free.
-            drop(self.lock());
+            drop(lock(&self.by_position));
             self.turn_ended.notify_all();
         }
     }

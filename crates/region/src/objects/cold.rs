@@ -11,9 +11,9 @@
 
 use super::Objects;
 use super::group::Server;
-use super::hosts::read;
 use super::life::Life;
 use crate::error::{Error, Result};
+use crate::lock::read;
 use crate::root::filled_pages;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -3,12 +3,13 @@
 use super::Objects;
 use super::answers::Answers;
 use super::function::{Outcome, Undecodable};
-use super::hosts::{Freed, read, write};
+use super::hosts::Freed;
 use super::keeper::Keeper;
 use super::replay::{Left, id_of, number};
 use super::run::Ran;
 use super::table::ObjectTable;
 use crate::error::{Error, Result};
+use crate::lock::{read, write};
 use crate::region::Inner;
 use crate::superblock::LogPosition;
 use std::cmp::Ordering::{Equal, Greater, Less};

@@ -8,7 +8,8 @@ use super::function::Function;
 use super::host::Hosted;
 use super::life::freed;
 use crate::error::Error;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::lock::read;
+use std::sync::{PoisonError, RwLock};
 
 pub(super) type Locked = RwLock<Box<dyn Hosted>>;
 
@@ -98,12 +99,4 @@ impl Hosts {
         }));
         Some(host)
     }
-}
-
-pub(super) fn read(host: &Locked) -> RwLockReadGuard<'_, Box<dyn Hosted>> {
-    host.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(super) fn write(host: &Locked) -> RwLockWriteGuard<'_, Box<dyn Hosted>> {
-    host.write().unwrap_or_else(PoisonError::into_inner)
 }

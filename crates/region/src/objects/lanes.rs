@@ -19,6 +19,7 @@ use super::run::{Outcomes, in_order};
 use crate::address::Place;
 use crate::collections;
 use crate::error::Error;
+use crate::lock::lock;
 use crate::marks::mark_value;
 use std::any::Any;
 use std::fmt;
@@ -249,8 +250,7 @@ impl LaneRun<'_> {
                     at += 1;
                 }
             }
-            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-            all.append(&mut own_outcomes);
+            lock(&all).append(&mut own_outcomes);
         };
         let share = &share;
         let pool = threads

@@ -106,6 +106,7 @@ pub use withdraw::{Withdrawn, withdraw};
 use crate::address::Place;
 use crate::control_socket::Sharing;
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::next_level::NextLevel;
 use crate::region::{Attached, Region, Update};
 use answers::Answers;
@@ -117,7 +118,7 @@ use lanes::LaneThreads;
 use sharing::Sharers;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use thread::Threads;
 use twinpage_core::operation_log::Appender;
 use twinpage_os::Lock;
@@ -281,7 +282,7 @@ impl Region {
 
     /// The objects of the region, with the log, which is made or opened with the first of them.
     fn objects(&self) -> Result<Arc<Objects>> {
-        let mut attached = self.attached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut attached = lock(&self.attached);
         if let Some(attached) = &*attached {
             let objects: Arc<dyn Any + Send + Sync> = attached.clone();
             let other = |_| Error::Invalid("something else is built on the region".into());

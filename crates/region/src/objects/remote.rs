@@ -9,11 +9,12 @@ use super::thread::Next;
 use super::wire::{Answer, Asked, Made, decode, receive, send};
 use crate::control_socket;
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use serde_json::json;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// A connection to the process that has the region open; none when that has ended.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl Remote {
     }
 
     fn talk<R>(&self, talk: impl FnOnce(&UnixStream) -> io::Result<R>) -> Result<R> {
-        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connection = lock(&self.connection);
         let talked = connection.as_ref().and_then(|stream| talk(stream).ok());
         if talked.is_none() {
             // What is underway on it belongs to no call any more.

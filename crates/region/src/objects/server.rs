@@ -8,7 +8,7 @@ use super::follower::PLACE;
 use super::function::{Outcome, Undecodable};
 use super::group::{Server, made_later};
 use super::host::{Host, Hosted, Object};
-use super::hosts::{Freed, Hosts, read, write};
+use super::hosts::{Freed, Hosts};
 use super::keeper::Keeper;
 use super::lanes::LaneThreads;
 use super::life::Life;
@@ -17,13 +17,12 @@ use super::sharing::Sharers;
 use super::table::{ObjectTable, position_of, remove_unopened};
 use super::thread::{Known, Threads, thread_number};
 use crate::error::{Error, Result};
+use crate::lock::{lock, read, write};
 use crate::region::{Attached, Region, Update};
 use crate::superblock::LogPosition;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
-};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use twinpage_core::operation_log::{Call, Entry, Logged, NAMED};
 use twinpage_os::Lock;
 
@@ -56,10 +55,6 @@ impl fmt::Debug for Objects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "objects of {}", self.file.path.display())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn closed() -> Error {
@@ -316,11 +311,11 @@ impl Objects {
 
     /// The objects that are open.
     pub(super) fn hosts(&self) -> RwLockReadGuard<'_, Hosts> {
-        self.hosts.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.hosts)
     }
 
     fn hosts_to_change(&self) -> RwLockWriteGuard<'_, Hosts> {
-        self.hosts.write().unwrap_or_else(PoisonError::into_inner)
+        write(&self.hosts)
     }
 
     /// Appends a call, and says its position. Where the group is full it is run first.

@@ -10,15 +10,15 @@
 use super::Objects;
 use super::function::{Arguments, Outcome};
 use super::host::Shape;
-use super::hosts::read;
 use super::thread::thread_number;
 use super::wire::{Answer, Asked, Made, decode, receive, send};
 use crate::control_socket::Sharing;
 use crate::error::{Error, Result};
+use crate::lock::{lock, read};
 use serde_json::{Value, json};
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// The processes that share objects: of each connection the process and the object.
 #[derive(Default)]
@@ -39,23 +39,19 @@ struct Holding<'a> {
 }
 
 impl Sharers {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Sharer>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn hold(&self, process: i32, object: &str) -> Holding<'_> {
         let sharer = Sharer {
             process,
             object: object.to_owned(),
         };
-        self.lock().push(sharer.clone());
+        lock(&self.all).push(sharer.clone());
         let sharers = self;
         Holding { sharers, sharer }
     }
 
     /// The processes that share an object.
     pub(super) fn of(&self, object: &str) -> Vec<i32> {
-        let all = self.lock();
+        let all = lock(&self.all);
         let of_it = all.iter().filter(|sharer| sharer.object == object);
         of_it.map(|sharer| sharer.process).collect()
     }
@@ -63,7 +59,7 @@ impl Sharers {
 
 impl Drop for Holding<'_> {
     fn drop(&mut self) {
-        let mut all = self.sharers.lock();
+        let mut all = lock(&self.sharers.all);
         if let Some(at) = all.iter().position(|sharer| *sharer == self.sharer) {
             all.swap_remove(at);
         }
@@ -72,7 +68,7 @@ impl Drop for Holding<'_> {
 
 impl Sharing for Objects {
     fn holders(&self) -> Value {
-        let all = self.sharers.lock();
+        let all = lock(&self.sharers.all);
         let all = all
             .iter()
             .map(|sharer| json!({ "process": sharer.process, "object": sharer.object }));

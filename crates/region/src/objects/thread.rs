@@ -13,13 +13,14 @@
 
 use super::Objects;
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::persist::Persist;
 use crc32c::crc32c_append;
 use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use twinpage_core::operation_log::NAMED;
 
@@ -39,10 +40,6 @@ pub(super) fn thread_number() -> u32 {
         NUMBER.set(LAST.fetch_add(1, Ordering::Relaxed) % (NAMED - 1) + 1);
     }
     NUMBER.get()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The thread has its name until this is dropped.
