@@ -5,8 +5,8 @@
 //! * Its objects take no calls before it has taken over, or both would go ways of their own. They can be read.
 //! * The place in the leader's log is a root of the copy, and each object has its own: a copy that was killed goes on
 //!   from its last checkpoint and runs nothing twice.
-//! * Calls are run when they were written. A power cut can take the last of them from the leader and leave them here:
-//!   that is noticed, and a new backup is needed.
+//! * Calls that were written are made durable before they are run, as their caller may still wait for that: a power cut
+//!   takes no call from the leader that the copy has run.
 
 use super::Objects;
 use super::file::log_path;
@@ -14,6 +14,8 @@ use super::tail::{Seen, Tail};
 use crate::error::{Error, Result};
 use crate::region::{Inner, Region};
 use crate::root::Root;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use twinpage_core::operation_log::{Found, GroupAt};
@@ -121,8 +123,8 @@ impl Follower {
     /// Runs what the leader logged since. Says how many calls there were.
     ///
     /// # Errors
-    /// [`Error::Log`] when the leader's log has lost calls since the last time, by others written over them or by a power
-    /// cut, and when it has calls of objects that are not open here, or that this build cannot run.
+    /// [`Error::Log`] when the leader's log has lost calls since the last time, and when it has calls of objects that are
+    /// not open here, or that this build cannot run. [`Error::System`] when it cannot be made durable.
     pub fn catch_up(&mut self) -> Result<usize> {
         if self.place.is_none() {
             return Ok(0); // it has taken over
@@ -173,10 +175,14 @@ impl Follower {
         };
         let now = self.tail.place();
         let log = log_path(&self.leader);
-        let ran = self.objects.with_turn(|server| {
-            let ran = server.follow(&self.objects, found, &found.entries[from..], &log)?;
-            self.inner.in_update(|update| *place.get_mut(update) = now);
-            Ok(ran)
+        let new = &found.entries[from..];
+        let durable = if new.is_empty() { Ok(()) } else { flush(&log) };
+        let ran = durable.and_then(|()| {
+            self.objects.with_turn(|server| {
+                let ran = server.follow(&self.objects, found, new, &log)?;
+                self.inner.in_update(|update| *place.get_mut(update) = now);
+                Ok(ran)
+            })
         });
         // What was not run is to be seen again.
         if ran.is_err() {
@@ -188,8 +194,18 @@ impl Follower {
 
     fn lost(&self) -> Error {
         self.tail.error(
-            "calls after those that were followed are not in it any more: others were written over them, or a power cut took \
-             them; begin again with a new backup of the region",
+            "calls after those that were followed are not in it any more: others were written over them, or the region was \
+             closed, which ends its log; begin again with a new backup of the region",
         )
+    }
+}
+
+/// Makes durable what a log has. One that is gone was closed, and its calls are in its region.
+fn flush(log: &Path) -> Result<()> {
+    match File::open(log).and_then(|file| file.sync_data()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::system(format!("flushing {}", log.display()), error))
+        }
+        _ => Ok(()),
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct Tail {
 pub(super) enum Seen {
     /// The calls from this element on are new.
     New(Found, usize),
-    /// The calls after those seen are written over; or those were not durable, and a power cut has taken them back.
+    /// The calls after those seen are written over; or those were never durable, and a power cut has taken them back.
     Lost,
     /// The log is not there, or another is.
     Gone,
@@ -138,6 +138,12 @@ impl Tail {
         if self.id == 0 || !file.exists() {
             return Ok(Seen::Gone);
         }
+        // Where nothing of it was seen, it may begin later than at the place that was expected: calls of an earlier log were
+        // not seen. Asked before the log is read, as what is checkpointed meanwhile was just read.
+        let checkpointed = match self.group.life {
+            0 => Some(self.named()?).filter(|named| named.id == self.id),
+            _ => None,
+        };
         let medium = AnyMedium::open(&file, Durability::Memory, Access::ReadOnly)?;
         if header(&medium)?.id != self.id {
             return Ok(Seen::Gone);
@@ -152,7 +158,8 @@ impl Tail {
             true => 0,
             false => self.idle + 1,
         };
-        if !self.continues(&found) {
+        let begins_later = checkpointed.is_some_and(|named| named.start > found.end);
+        if begins_later || !self.continues(&found) {
             return Ok(Seen::Lost);
         }
         let from = found.entries.partition_point(|entry| entry.position < self.seen);

@@ -2,7 +2,8 @@
 //!
 //! Its seed repeats the choices of a failure; `TWINPAGE_LONG` makes it many rounds.
 
-use crate::support::{again, folders, talking, when_free};
+use crate::recorded::{record, survives_cuts};
+use crate::support::{again, folders, name, talking, when_free};
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout};
@@ -216,6 +217,116 @@ fn replayed(all: &(Vec<u64>, u64, usize), least: u64) -> u64 {
         }
     }
     panic!("no sequence of the calls, at least {least} of them, ends in {all:?}");
+}
+
+/// A leader that calls, and starts another process that follows it.
+fn lead_with_follower(test: &str, folder: &Path) {
+    let region = open(&folder.join("leader.twin"));
+    let ledger = ledger(&region);
+    ledger.add(1);
+    ledger.sync().unwrap();
+    region.backup(folder.join("copy.twin")).unwrap();
+    let mut follower = again(module_path!(), test)
+        .env(ROLE, "follow")
+        .env(FOLDER, folder)
+        .spawn()
+        .unwrap();
+    say("acknowledged 1");
+    for number in 2..37 * twinpage_campaign::either(20, 200) {
+        ledger.add(number);
+        if number % 37 == 0 {
+            ledger.bump(number).unwrap();
+            say(&format!("acknowledged {number}"));
+        }
+    }
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+    std::mem::forget(region); // closing ends the log, and the copy may be behind
+}
+
+/// The log that the copy was to follow has ended with calls that it has not run.
+#[test]
+fn a_copy_that_missed_the_end_of_a_log_is_refused() {
+    const NAME: &str = "a_copy_that_missed_the_end_of_a_log_is_refused";
+    if let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) {
+        for life in 1..3 {
+            let region = open(&folder.join("leader.twin"));
+            let ledger = ledger(&region);
+            ledger.bump(life).unwrap();
+            if life == 1 {
+                region.backup(folder.join("copy.twin")).unwrap();
+                ledger.bump(7).unwrap();
+                drop(ledger);
+                region.close().unwrap();
+            } else {
+                say("ready");
+                std::thread::park();
+            }
+        }
+    }
+    for folder in folders() {
+        let (leader, mut said) = process(NAME, "", folder.path());
+        assert!(said.any(|line| line.unwrap() == "ready"));
+        let region = open(&folder.path().join("copy.twin"));
+        let mut follower = region.follow(folder.path().join("leader.twin")).unwrap();
+        let _ledger = ledger(&region);
+        let error = follower.catch_up().unwrap_err();
+        assert!(error.to_string().contains("the region was closed"), "{error}");
+        assert!(!follower.take_over().unwrap(), "the leader lives");
+        kill(leader);
+        assert!(
+            follower.take_over().is_err(),
+            "it has not all that was acknowledged"
+        );
+    }
+}
+
+/// After a power cut: opens the leader, which has all that was acknowledged, and says what it has.
+fn lead_after_cut(folder: &Path, acknowledged: u64) {
+    let region = open(&folder.join("leader.twin"));
+    let all = ledger(&region).all().unwrap();
+    replayed(&all, acknowledged);
+    say(&format!("has {all:?}"));
+    std::thread::park();
+}
+
+/// The leader has all that was acknowledged, and the copy nothing that the leader has not: it comes to the same.
+#[test]
+fn a_power_cut_at_any_instant_loses_neither_leader_nor_copy() {
+    const NAME: &str = "a_power_cut_at_any_instant_loses_neither_leader_nor_copy";
+    if let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) {
+        let role = std::env::var(ROLE).unwrap_or_default();
+        return match role.as_str() {
+            "" => lead_with_follower(NAME, &folder),
+            "follow" => {
+                let (_region, mut follower, _) = following(&folder);
+                loop {
+                    follower.catch_up().unwrap();
+                }
+            }
+            acknowledged => lead_after_cut(&folder, acknowledged.parse().unwrap()),
+        };
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let test = name(module_path!(), NAME);
+    let Some(run) = record(&test, folder.path(), (FOLDER, folder.path().as_os_str())) else {
+        return;
+    };
+    let files = ["copy.twin", "leader.twin", "leader.twin.log"];
+    survives_cuts(&run, &files, |folder, last| {
+        let (leader, mut said) = process(NAME, &last.unwrap_or(1).to_string(), folder.path());
+        let has = said
+            .by_ref()
+            .map_while(Result::ok)
+            .find(|line| line.starts_with("has "));
+        let has = has.unwrap();
+        let (copy, mut follower, ledger) = following(folder.path());
+        follower.catch_up().unwrap();
+        assert_eq!(format!("has {:?}", ledger.all().unwrap()), has);
+        drop(follower);
+        copy.close().unwrap();
+        kill(leader);
+    });
 }
 
 #[test]

@@ -6,7 +6,7 @@
 // The methods of an object are public: its handle is for others.
 #![allow(unreachable_pub)]
 
-use crate::recorded::{Folder, Step, record};
+use crate::recorded::{record, survives_cuts};
 use crate::support::{again, flushes, folders, killed_after, name, on_small_disk, when_free};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -459,29 +459,9 @@ fn killed_at_any_instant_each_object_is_whole_in_one_level() {
     }
 }
 
-/// Cuts the power at some instants of a recorded run. How many.
-fn cut(run: &[Step], random: &mut fastrand::Rng, every: usize) -> Result<u64, String> {
-    let (mut folder, mut steps, mut cuts) = (Folder::default(), 0, 0);
-    for (at, step) in run.iter().enumerate() {
-        folder.take(step);
-        if let Step::Said(text) = step {
-            steps = text.trim().parse().map_or(steps, |step: u64| step + 1);
-        }
-        if !folder.has("sheets.twin") || random.usize(..every) > 0 {
-            continue;
-        }
-        cuts += 1;
-        let left = tempfile::tempdir().unwrap();
-        folder.leave(left.path(), random);
-        let looked = std::panic::catch_unwind(|| assert_state_after(&left, steps));
-        looked.map_err(|_| format!("step {at} of {} of the run, {steps} of the script", run.len()))?;
-    }
-    Ok(cuts)
-}
-
 /// All that was acknowledged is there, and the step that was underway, or nothing of it.
-fn assert_state_after(folder: &TempDir, steps: u64) {
-    let (path, level) = levels(folder);
+fn assert_state_after(folder: &TempDir, last: Option<u64>) {
+    let ((path, level), steps) = (levels(folder), last.map_or(0, |step| step + 1));
     assert_whole(&path);
     let region = open(&path, &level);
     let found = found(&region);
@@ -505,19 +485,8 @@ fn a_power_cut_at_any_instant_leaves_each_object_whole_in_one_level() {
     let Some(run) = record(&test, folder.path(), (FILE, path.as_os_str())) else {
         return;
     };
-    let seed = twinpage_campaign::seed();
-    let mut random = fastrand::Rng::with_seed(seed);
-    let every = (run.len() / twinpage_campaign::either(80, 2000)).max(1);
-    let cuts = cut(&run, &mut random, every).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
-    println!("{cuts} power cuts in {} steps", run.len());
-    assert!(cuts > 20, "seed {seed}: {cuts} power cuts");
-    // Mistakes made on purpose: the flushes of one of the files do nothing.
-    for file in ["sheets.twin", "sheets.level", "sheets.twin.log"] {
-        let is_flush = |step: &Step| matches!(step, Step::Flush { name, .. } if name == file);
-        let without: Vec<Step> = run.iter().filter(|step| !is_flush(step)).cloned().collect();
-        let found = (0..10).any(|_| cut(&without, &mut random, every).is_err());
-        assert!(found, "seed {seed}: {file} is never flushed, and nothing shows it");
-    }
+    let files = ["sheets.twin", "sheets.level", "sheets.twin.log"];
+    survives_cuts(&run, &files, assert_state_after);
 }
 
 /// What there is, but for a sheet that was made just before the kill, and not called.

@@ -1,15 +1,18 @@
 //! What a run did to the files of a folder, as strace(1) saw it, and those files as a power cut at any instant leaves them.
 //!
 //! * What was flushed is there. Of what was written since, each atom of 512 bytes is there or not.
-//! * A flush is of the writes that had returned when it began.
+//! * A flush is of the writes that had begun when it began: what another process has read was written, whenever the call
+//!   returned.
 //! * Names and sizes are there at once: a file system keeps their order in its journal.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, symlink};
+use std::panic::RefUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tempfile::TempDir;
 
 const ATOM: usize = 512;
 const CALLS: &str = "trace=openat,rename,renameat2,symlink,symlinkat,unlink,unlinkat,ftruncate,fallocate,write,pwrite64,\
@@ -27,7 +30,7 @@ pub(crate) enum Step {
         name: String,
         at: usize,
         bytes: Vec<u8>,
-        returned: usize,
+        began: usize,
     },
     Flush {
         name: String,
@@ -46,7 +49,18 @@ pub(crate) fn record(test: &str, folder: &Path, variable: (&str, &OsStr)) -> Opt
     let scratch = tempfile::tempdir().unwrap();
     let trace = scratch.path().join("trace");
     let ended = Command::new("strace")
-        .args(["-f", "-y", "-v", "-xx", "-s", "16777216", "-e", CALLS, "-o"])
+        .args([
+            "-f",
+            "--seccomp-bpf",
+            "-y",
+            "-v",
+            "-xx",
+            "-s",
+            "16777216",
+            "-e",
+            CALLS,
+            "-o",
+        ])
         .arg(&trace)
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
@@ -72,6 +86,61 @@ pub(crate) fn record(test: &str, folder: &Path, variable: (&str, &OsStr)) -> Opt
     // Those that change memory count from their beginning, the others from their end.
     steps.sort_by_key(|(time, _)| *time);
     Some(steps.into_iter().map(|(_, step)| step).collect())
+}
+
+/// Cuts the power at some instants of a run, and looks at the files that are left, with the last number that the run had
+/// printed. The first of `files` is there from the first look on. If the flushes of one of them do nothing, a look fails.
+pub(crate) fn survives_cuts(
+    run: &[Step],
+    files: &[&str],
+    look: impl Fn(&TempDir, Option<u64>) + RefUnwindSafe,
+) {
+    let seed = twinpage_campaign::seed();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let cuts = cut(run, files[0], &mut random, &look).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    println!("{cuts} power cuts in {} steps", run.len());
+    assert!(cuts > 20, "seed {seed}: {cuts} power cuts");
+    for file in files {
+        let is_flush = |step: &Step| matches!(step, Step::Flush { name, .. } if name == file);
+        let without: Vec<Step> = run.iter().filter(|step| !is_flush(step)).cloned().collect();
+        let found = (0..10).any(|_| cut(&without, files[0], &mut random, &look).is_err());
+        assert!(
+            found,
+            "seed {seed}: {file} is never flushed, and nothing shows it"
+        );
+    }
+}
+
+/// How many power cuts there were.
+fn cut(
+    run: &[Step],
+    first: &str,
+    random: &mut fastrand::Rng,
+    look: &(impl Fn(&TempDir, Option<u64>) + RefUnwindSafe),
+) -> Result<usize, String> {
+    let is_first = |step: &Step| matches!(step, Step::Rename(_, name) | Step::Create(name) if name == first);
+    let looked_at = run.len() - run.iter().position(is_first).unwrap_or(0);
+    let every = (looked_at / twinpage_campaign::either(80, 2000)).max(1);
+    let (mut folder, mut last, mut cuts) = (Folder::default(), None, 0);
+    for (at, step) in run.iter().enumerate() {
+        folder.take(step);
+        if let Step::Said(text) = step {
+            last = text
+                .split_whitespace()
+                .last()
+                .and_then(|word| word.parse().ok())
+                .or(last);
+        }
+        if !folder.names.contains_key(first) || random.usize(..every) > 0 {
+            continue;
+        }
+        cuts += 1;
+        let left = tempfile::tempdir().unwrap();
+        folder.leave(left.path(), random);
+        let looked = std::panic::catch_unwind(|| look(&left, last));
+        looked.map_err(|_| format!("step {at} of {} of the run, {last:?} was printed", run.len()))?;
+    }
+    Ok(cuts)
 }
 
 /// The step of a call that began and returned at these lines, if it did something in the folder, and when it is seen.
@@ -118,7 +187,7 @@ fn step(folder: &Path, began: usize, returned: usize, call: &str) -> Option<(usi
                     name,
                     at,
                     bytes,
-                    returned,
+                    began,
                 },
             ));
         }
@@ -137,7 +206,7 @@ fn step(folder: &Path, began: usize, returned: usize, call: &str) -> Option<(usi
                     name,
                     at: last()?,
                     bytes,
-                    returned,
+                    began,
                 },
             ));
         }
@@ -159,7 +228,7 @@ fn hex(text: &str) -> Vec<u8> {
 
 /// A folder after some steps.
 #[derive(Default)]
-pub(crate) struct Folder {
+struct Folder {
     names: BTreeMap<String, Named>,
     contents: Vec<Contents>,
 }
@@ -178,15 +247,11 @@ struct Contents {
 struct Written {
     at: usize,
     bytes: Vec<u8>,
-    returned: usize,
+    began: usize,
 }
 
 impl Folder {
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.names.contains_key(name)
-    }
-
-    pub(crate) fn take(&mut self, step: &Step) {
+    fn take(&mut self, step: &Step) {
         match step {
             Step::Create(name) => {
                 self.names.insert(name.clone(), Named::File(self.contents.len()));
@@ -210,17 +275,17 @@ impl Folder {
                 name,
                 at,
                 bytes,
-                returned,
+                began,
             } => self.contents(name).written.push(Written {
                 at: *at,
                 bytes: bytes.clone(),
-                returned: *returned,
+                began: *began,
             }),
             Step::Flush { name, began } => {
                 let contents = self.contents(name);
                 let (done, rest) = std::mem::take(&mut contents.written)
                     .into_iter()
-                    .partition(|write| write.returned < *began);
+                    .partition(|write| write.began < *began);
                 contents.written = rest;
                 let done: Vec<Written> = done;
                 done.iter()
@@ -238,7 +303,7 @@ impl Folder {
     }
 
     /// The files as a power cut leaves them: a share of what is not flushed is there.
-    pub(crate) fn leave(&self, folder: &Path, random: &mut fastrand::Rng) {
+    fn leave(&self, folder: &Path, random: &mut fastrand::Rng) {
         for (name, named) in &self.names {
             match named {
                 // A link is to a file beside it.
