@@ -219,28 +219,24 @@ fn replayed(all: &(Vec<u64>, u64, usize), least: u64) -> u64 {
     panic!("no sequence of the calls, at least {least} of them, ends in {all:?}");
 }
 
-/// A leader that calls, and starts another process that follows it.
+/// A leader that calls, and starts another process that follows it, and that it waits for now and then.
 fn lead_with_follower(test: &str, folder: &Path) {
     let region = open(&folder.join("leader.twin"));
     let ledger = ledger(&region);
     ledger.add(1);
     ledger.sync().unwrap();
     region.backup(folder.join("copy.twin")).unwrap();
-    let mut follower = again(module_path!(), test)
-        .env(ROLE, "follow")
-        .env(FOLDER, folder)
-        .spawn()
-        .unwrap();
+    let (follower, mut ran) = process(test, "follow", folder);
     say("acknowledged 1");
     for number in 2..37 * twinpage_campaign::either(20, 200) {
         ledger.add(number);
         if number % 37 == 0 {
             ledger.bump(number).unwrap();
             say(&format!("acknowledged {number}"));
+            assert!(ran.any(|line| line.unwrap() == "ran"), "the follower ended");
         }
     }
-    follower.kill().unwrap();
-    follower.wait().unwrap();
+    kill(follower);
     std::mem::forget(region); // closing ends the log, and the copy may be behind
 }
 
@@ -301,7 +297,9 @@ fn a_power_cut_at_any_instant_loses_neither_leader_nor_copy() {
             "follow" => {
                 let (_region, mut follower, _) = following(&folder);
                 loop {
-                    follower.catch_up().unwrap();
+                    if follower.catch_up().unwrap() > 0 {
+                        say("ran");
+                    }
                 }
             }
             acknowledged => lead_after_cut(&folder, acknowledged.parse().unwrap()),
@@ -313,20 +311,25 @@ fn a_power_cut_at_any_instant_loses_neither_leader_nor_copy() {
         return;
     };
     let files = ["copy.twin", "leader.twin", "leader.twin.log"];
-    survives_cuts(&run, &files, |folder, last| {
-        let (leader, mut said) = process(NAME, &last.unwrap_or(1).to_string(), folder.path());
-        let has = said
-            .by_ref()
-            .map_while(Result::ok)
-            .find(|line| line.starts_with("has "));
-        let has = has.unwrap();
-        let (copy, mut follower, ledger) = following(folder.path());
-        follower.catch_up().unwrap();
-        assert_eq!(format!("has {:?}", ledger.all().unwrap()), has);
-        drop(follower);
-        copy.close().unwrap();
-        kill(leader);
-    });
+    survives_cuts(
+        &run,
+        &files,
+        twinpage_campaign::either(40, 1000),
+        |folder, last| {
+            let (leader, mut said) = process(NAME, &last.unwrap_or(1).to_string(), folder.path());
+            let has = said
+                .by_ref()
+                .map_while(Result::ok)
+                .find(|line| line.starts_with("has "));
+            let has = has.unwrap();
+            let (copy, mut follower, ledger) = following(folder.path());
+            follower.catch_up().unwrap();
+            assert_eq!(format!("has {:?}", ledger.all().unwrap()), has);
+            drop(follower);
+            copy.close().unwrap();
+            kill(leader);
+        },
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@
 // The methods of an object are public: its handle is for others.
 #![allow(unreachable_pub)]
 
-use crate::support::{again, folders, killed_after, talking, when_free};
+use crate::support::{again, folders, killed_after, longest, talking, when_free};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -351,9 +351,8 @@ fn killed_at_any_instant_all_of_an_object_is_there_or_nothing() {
         for kill in 0..kills {
             let mut command = again(module_path!(), NAME);
             let command = command.env(FILE, &path).env(FROM, steps.to_string());
-            // A slow machine does not one step in so short a time.
-            let longest = 30_000 << if steps == 0 { kill.min(16) } else { 0 };
-            let last = killed_after(command, Duration::from_micros(random.u64(..longest)));
+            let time = random.u64(..longest(30_000, steps, kill));
+            let last = killed_after(command, Duration::from_micros(time));
             steps = last.map_or(steps, |step| step + 1);
             let region = open(&path);
             let found = found(&region);

@@ -7,7 +7,7 @@
 #![allow(unreachable_pub)]
 
 use crate::recorded::{record, survives_cuts};
-use crate::support::{again, flushes, folders, killed_after, name, on_small_disk, when_free};
+use crate::support::{again, flushes, folders, killed_after, longest, name, on_small_disk, when_free};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
@@ -439,9 +439,8 @@ fn killed_at_any_instant_each_object_is_whole_in_one_level() {
         for kill in 0..kills {
             let mut command = again(module_path!(), NAME);
             let command = command.env(FILE, &path).env(FROM, steps.to_string());
-            // A slow machine does not one step in so short a time.
-            let longest = 120_000 << if steps == 0 { kill.min(16) } else { 0 };
-            let last = killed_after(command, Duration::from_micros(random.u64(..longest)));
+            let time = random.u64(..longest(120_000, steps, kill));
+            let last = killed_after(command, Duration::from_micros(time));
             steps = last.map_or(steps, |step| step + 1);
             assert_whole(&path);
             let region = open(&path, &level);
@@ -486,7 +485,12 @@ fn a_power_cut_at_any_instant_leaves_each_object_whole_in_one_level() {
         return;
     };
     let files = ["sheets.twin", "sheets.level", "sheets.twin.log"];
-    survives_cuts(&run, &files, assert_state_after);
+    survives_cuts(
+        &run,
+        &files,
+        twinpage_campaign::either(80, 2000),
+        assert_state_after,
+    );
 }
 
 /// What there is, but for a sheet that was made just before the kill, and not called.

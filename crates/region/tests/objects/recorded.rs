@@ -1,17 +1,18 @@
-//! What a run did to the files of a folder, as strace(1) saw it, and those files as a power cut at any instant leaves them.
+//! The steps of a run on the files of a folder, recorded by strace(1), and those files as a power cut at any instant
+//! leaves them.
 //!
 //! * What was flushed is there. Of what was written since, each atom of 512 bytes is there or not.
-//! * A flush is of the writes that had begun when it began: what another process has read was written, whenever the call
-//!   returned.
+//! * A flush is of the writes that had begun when it began: bytes that another process has read were written, whenever the
+//!   call returned.
 //! * Names and sizes are there at once: a file system keeps their order in its journal.
 
+use crate::support::traced;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::{FileExt, symlink};
 use std::panic::RefUnwindSafe;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use tempfile::TempDir;
 
 const ATOM: usize = 512;
@@ -26,51 +27,25 @@ pub(crate) enum Step {
     Rename(String, String),
     Remove(String),
     Resize(String, usize),
-    Write {
-        name: String,
-        at: usize,
-        bytes: Vec<u8>,
-        began: usize,
-    },
-    Flush {
-        name: String,
-        began: usize,
-    },
+    Write(String, Write),
+    Flush { name: String, began: usize },
     Said(String),
 }
 
-/// Runs a test of this program by itself, and says what it did in `folder` and printed. `None`, said loudly, without
-/// strace(1).
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Write {
+    at: usize,
+    bytes: Vec<u8>,
+    began: usize,
+}
+
+/// Runs a test of this program by itself. Returns its steps on the files of `folder`, and its output. `None`, with a
+/// message, where there is no strace.
 pub(crate) fn record(test: &str, folder: &Path, variable: (&str, &OsStr)) -> Option<Vec<Step>> {
-    if Command::new("strace").arg("-V").output().is_err() {
-        eprintln!("SKIPPED: power cuts of a run: there is no strace");
-        return None;
-    }
-    let scratch = tempfile::tempdir().unwrap();
-    let trace = scratch.path().join("trace");
-    let ended = Command::new("strace")
-        .args([
-            "-f",
-            "--seccomp-bpf",
-            "-y",
-            "-v",
-            "-xx",
-            "-s",
-            "16777216",
-            "-e",
-            CALLS,
-            "-o",
-        ])
-        .arg(&trace)
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(variable.0, variable.1)
-        .env("ASAN_OPTIONS", "detect_leaks=0") // a sanitizer cannot look for leaks in a process that is traced
-        .output()
-        .unwrap();
-    assert!(ended.status.success(), "{ended:?}");
+    let options = ["--seccomp-bpf", "-y", "-v", "-xx", "-s", "16777216", "-e", CALLS];
+    let trace = traced(test, &[variable], &options)?;
     let (mut begun, mut steps) = (HashMap::new(), Vec::new());
-    for (line, text) in fs::read_to_string(trace).unwrap().lines().enumerate() {
+    for (line, text) in trace.lines().enumerate() {
         let (thread, text) = text.split_once(' ').unwrap();
         let text = text.trim_start();
         if let Some(first) = text.strip_suffix(" <unfinished ...>") {
@@ -88,22 +63,24 @@ pub(crate) fn record(test: &str, folder: &Path, variable: (&str, &OsStr)) -> Opt
     Some(steps.into_iter().map(|(_, step)| step).collect())
 }
 
-/// Cuts the power at some instants of a run, and looks at the files that are left, with the last number that the run had
+/// Cuts the power at about so many instants of a run, and looks at the files that are left, with the last number that the run had
 /// printed. The first of `files` is there from the first look on. If the flushes of one of them do nothing, a look fails.
 pub(crate) fn survives_cuts(
     run: &[Step],
     files: &[&str],
+    wanted: usize,
     look: impl Fn(&TempDir, Option<u64>) + RefUnwindSafe,
 ) {
     let seed = twinpage_campaign::seed();
     let mut random = fastrand::Rng::with_seed(seed);
-    let cuts = cut(run, files[0], &mut random, &look).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    let cuts =
+        cut(run, files[0], wanted, &mut random, &look).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     println!("{cuts} power cuts in {} steps", run.len());
     assert!(cuts > 20, "seed {seed}: {cuts} power cuts");
     for file in files {
         let is_flush = |step: &Step| matches!(step, Step::Flush { name, .. } if name == file);
         let without: Vec<Step> = run.iter().filter(|step| !is_flush(step)).cloned().collect();
-        let found = (0..10).any(|_| cut(&without, files[0], &mut random, &look).is_err());
+        let found = (0..10).any(|_| cut(&without, files[0], wanted, &mut random, &look).is_err());
         assert!(
             found,
             "seed {seed}: {file} is never flushed, and nothing shows it"
@@ -115,12 +92,13 @@ pub(crate) fn survives_cuts(
 fn cut(
     run: &[Step],
     first: &str,
+    wanted: usize,
     random: &mut fastrand::Rng,
     look: &(impl Fn(&TempDir, Option<u64>) + RefUnwindSafe),
 ) -> Result<usize, String> {
     let is_first = |step: &Step| matches!(step, Step::Rename(_, name) | Step::Create(name) if name == first);
     let looked_at = run.len() - run.iter().position(is_first).unwrap_or(0);
-    let every = (looked_at / twinpage_campaign::either(80, 2000)).max(1);
+    let every = (looked_at / wanted).max(1);
     let (mut folder, mut last, mut cuts) = (Folder::default(), None, 0);
     for (at, step) in run.iter().enumerate() {
         folder.take(step);
@@ -180,35 +158,16 @@ fn step(folder: &Path, began: usize, returned: usize, call: &str) -> Option<(usi
             assert!(flag("PUNCH_HOLE"), "{arguments}");
             let mut numbers = arguments.rsplit(", ").map_while(|number| number.parse().ok());
             let (bytes, at): (usize, usize) = (numbers.next()?, numbers.next()?);
-            let (name, bytes) = (descriptor()?, vec![0; bytes]);
-            return Some((
-                began,
-                Step::Write {
-                    name,
-                    at,
-                    bytes,
-                    began,
-                },
-            ));
+            let bytes = vec![0; bytes];
+            return Some((began, Step::Write(descriptor()?, Write { at, bytes, began })));
         }
         "write" if arguments.starts_with("1<") => Step::Said(String::from_utf8(hex(texts.next()?)).ok()?),
         "pwrite64" | "pwritev" | "pwritev2" => {
-            let (name, mut bytes) = (descriptor()?, texts.flat_map(hex).collect::<Vec<_>>());
-            assert!(
-                bytes.len() >= result && call != "pwritev2",
-                "{call}: {} bytes",
-                bytes.len()
-            );
+            let (at, mut bytes) = (last()?, texts.flat_map(hex).collect::<Vec<_>>());
+            let read = bytes.len();
+            assert!(read >= result && call != "pwritev2", "{call}: {read} bytes");
             bytes.truncate(result);
-            return Some((
-                began,
-                Step::Write {
-                    name,
-                    at: last()?,
-                    bytes,
-                    began,
-                },
-            ));
+            return Some((began, Step::Write(descriptor()?, Write { at, bytes, began })));
         }
         "mmap" if !(flag("MAP_SHARED") && flag("PROT_WRITE")) => return None,
         _ => {
@@ -241,13 +200,7 @@ enum Named {
 #[derive(Default)]
 struct Contents {
     flushed: Vec<u8>,
-    written: Vec<Written>,
-}
-
-struct Written {
-    at: usize,
-    bytes: Vec<u8>,
-    began: usize,
+    written: Vec<Write>,
 }
 
 impl Folder {
@@ -271,25 +224,15 @@ impl Folder {
                     .iter_mut()
                     .for_each(|write| write.bytes.truncate(bytes.saturating_sub(write.at)));
             }
-            Step::Write {
-                name,
-                at,
-                bytes,
-                began,
-            } => self.contents(name).written.push(Written {
-                at: *at,
-                bytes: bytes.clone(),
-                began: *began,
-            }),
+            Step::Write(name, write) => self.contents(name).written.push(write.clone()),
             Step::Flush { name, began } => {
                 let contents = self.contents(name);
-                let (done, rest) = std::mem::take(&mut contents.written)
-                    .into_iter()
-                    .partition(|write| write.began < *began);
+                let written = std::mem::take(&mut contents.written).into_iter();
+                let (done, rest): (Vec<_>, Vec<_>) = written.partition(|write| write.began < *began);
                 contents.written = rest;
-                let done: Vec<Written> = done;
-                done.iter()
-                    .for_each(|write| write.into(&mut contents.flushed, || true));
+                for write in &done {
+                    write.into(&mut contents.flushed, || true);
+                }
             }
             Step::Said(_) => {}
         }
@@ -324,7 +267,7 @@ impl Folder {
     }
 }
 
-impl Written {
+impl Write {
     /// Puts each atom that `is_there` into the contents.
     fn into(&self, contents: &mut Vec<u8>, mut is_there: impl FnMut() -> bool) {
         contents.resize(contents.len().max(self.at + self.bytes.len()), 0);

@@ -65,6 +65,11 @@ pub(crate) fn killed_after(command: &mut Command, time: Duration) -> Option<u64>
     steps.last()
 }
 
+/// The longest time until a kill, in microseconds: twice as long each time while no step was done, as on a slow machine.
+pub(crate) fn longest(usual: u64, steps: u64, kill: u64) -> u64 {
+    usual << if steps == 0 { kill.min(16) } else { 0 }
+}
+
 /// Runs a command in a mount namespace of its own, with a file system of so few bytes at `disk` in `folder`, and fails
 /// if it does. Where there are no such namespaces it is skipped, said loudly.
 pub(crate) fn on_small_disk(command: &Command, folder: &Path, bytes: usize) {
@@ -102,25 +107,8 @@ pub(crate) fn flushes(test: &str, variables: &[(&str, &OsStr)]) -> Option<Vec<St
 /// The flushes and the writes at a place that a test makes between the lines "from here" and "to here" of its output,
 /// when it is run with these variables by itself, as the system saw them. `None`, said loudly, without strace(1).
 pub(crate) fn written(test: &str, variables: &[(&str, &OsStr)]) -> Option<Vec<String>> {
-    if Command::new("strace").arg("-V").output().is_err() {
-        eprintln!("SKIPPED: counting flushes and writes: there is no strace");
-        return None;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let trace = folder.path().join("trace");
-    let ended = Command::new("strace")
-        .args(["-f", "-e"])
-        .arg("trace=fdatasync,fsync,msync,write,pwrite64,pwritev,pwritev2,io_uring_enter")
-        .arg("-o")
-        .arg(&trace)
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .envs(variables.iter().copied())
-        .env("ASAN_OPTIONS", "detect_leaks=0") // a sanitizer cannot look for leaks in a process that is traced
-        .output()
-        .unwrap();
-    assert!(ended.status.success(), "{ended:?}");
-    let trace = std::fs::read_to_string(trace).unwrap();
+    let calls = "trace=fdatasync,fsync,msync,write,pwrite64,pwritev,pwritev2,io_uring_enter";
+    let trace = traced(test, variables, &["-e", calls])?;
     let counted = trace
         .lines()
         .skip_while(|line| !line.contains("from here"))
@@ -131,6 +119,30 @@ pub(crate) fn written(test: &str, variables: &[(&str, &OsStr)]) -> Option<Vec<St
             .map(str::to_owned)
             .collect(),
     )
+}
+
+/// The system calls of a test that is run by itself with these variables, as strace(1) prints them with these options.
+/// `None`, with a message, where there is no strace.
+pub(crate) fn traced(test: &str, variables: &[(&str, &OsStr)], options: &[&str]) -> Option<String> {
+    if Command::new("strace").arg("-V").output().is_err() {
+        eprintln!("SKIPPED: {test}: there is no strace");
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    let ended = Command::new("strace")
+        .arg("-f")
+        .args(options)
+        .arg("-o")
+        .arg(&trace)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .envs(variables.iter().copied())
+        .env("ASAN_OPTIONS", "detect_leaks=0") // a sanitizer cannot look for leaks in a process that is traced
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    Some(std::fs::read_to_string(trace).unwrap())
 }
 
 /// A region as plain bytes.
