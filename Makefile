@@ -1,6 +1,6 @@
 # `make test` is the whole gate; `.ci/run` installs what it needs on a fresh machine and runs it.
 
-.PHONY: test install before-resolving power power-short miri sanitize sanitize-address sanitize-address-short sanitize-thread nightly campaigns test-programs test-lab test-crates test-docs bench traces
+.PHONY: test install before-resolving power power-short miri sanitize sanitize-address sanitize-address-short sanitize-thread toolchain nightly campaigns test-programs test-lab test-crates test-docs bench traces
 
 # How tests are compiled: for campaigns as a release is, for the gate in half the time (`Cargo.toml`).
 PROFILE = release
@@ -60,7 +60,8 @@ power-short:
 
 # Rust as its interpreter and its sanitizers see it: what each covers is in docs/guarantees.md. They need a
 # nightly toolchain, which is installed; not in `test`: a quarter of an hour each on two cores.
-NIGHTLY = rustup toolchain install nightly --profile minimal --component miri,rust-src
+toolchain:
+	rustup toolchain install nightly --profile minimal --component miri,rust-src
 NIGHTLY_TEST = cargo +nightly test --profile gate --target x86_64-unknown-linux-gnu
 
 # Addresses are kept in bytes, so they come back as integers: `permissive-provenance`. A window is one
@@ -68,8 +69,7 @@ NIGHTLY_TEST = cargo +nightly test --profile gate --target x86_64-unknown-linux-
 # that parts are left out where a window is at work. The heap and the collections have all of it.
 MIRI = MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance $(1)" CARGO_TARGET_DIR=target/miri \
 	cargo +nightly miri test
-miri:
-	$(NIGHTLY)
+miri: toolchain
 	$(call MIRI,) -p twinpage-core --test under_miri
 	$(call MIRI,-Zmiri-many-seeds=0..4) -p twinpage-versions --test under_miri
 	$(call MIRI,) -p twinpage --test under_miri -- rows tables
@@ -87,18 +87,15 @@ sanitize: sanitize-address sanitize-thread
 
 ADDRESS = RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/sanitize/address TWINPAGE_SANITIZED=1 \
 	LSAN_OPTIONS="suppressions=$(CURDIR)/crates/region/tests/lsan.txt:print_suppressions=0" $(NIGHTLY_TEST)
-sanitize-address:
-	$(NIGHTLY)
+sanitize-address: toolchain
 	$(ADDRESS) --no-fail-fast -p twinpage-os -p twinpage --lib --tests
 
 # The media, the copier and what they stand on.
-sanitize-address-short:
-	$(NIGHTLY)
+sanitize-address-short: toolchain
 	$(ADDRESS) -p twinpage-os --lib --test media --test copier
 
 # The thread sanitizer must see the standard library too, and has a use of its own for the addresses of windows.
-sanitize-thread:
-	$(NIGHTLY)
+sanitize-thread: toolchain
 	RUSTFLAGS="-Zsanitizer=thread --cfg twinpage_plain" CARGO_TARGET_DIR=target/sanitize/thread \
 		TSAN_OPTIONS="halt_on_error=1" $(NIGHTLY_TEST) -Zbuild-std \
 		-p twinpage --lib --test under_miri -- gate:: marks:: heap:: rows tables a_region
