@@ -285,12 +285,6 @@ impl Crash {
         }
     }
 
-    /// Words that may have arrived or not.
-    #[must_use]
-    pub fn undecided(&self) -> usize {
-        self.pending.len()
-    }
-
     /// Images a crash may leave here: nothing more arrived, all did, each word alone and each missing where they are
     /// few, and `samples` random ones.
     pub fn images(&self, samples: usize, random: &mut Random) -> Vec<Vec<u8>> {

@@ -1,9 +1,8 @@
-//! Connections that are found reset by their peer: tcp(7), unix(7).
+//! Connections that are found reset by their peer: tcp(7).
 //!
 //! * The kernel itself makes the reset, so reads, writes and epoll(7) answer as after any other reset.
 //! * A TCP socket is connected over loopback to a listener here, and its other end is closed with `SO_LINGER` 0.
 //!   A socket of IPv6 connects to the mapped address of IPv4, so it needs no loopback of its own.
-//! * The end of a Unix pair is reset when its peer is closed with a byte unread.
 
 use crate::socket;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -74,16 +73,6 @@ fn wait_for_reset(fd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Resets `end`, a Unix socket whose peer is `peer`: the peer is closed with a byte unread.
-///
-/// # Errors
-/// When nothing can be sent.
-pub fn reset_unix(end: BorrowedFd<'_>, peer: OwnedFd) -> io::Result<()> {
-    socket::send(end, &[0])?;
-    drop(peer);
-    wait_for_reset(end)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,12 +128,5 @@ mod tests {
         let one = TcpStream::connect(elsewhere.local_addr().unwrap()).unwrap();
         let error = Resetter::new().unwrap().reset(one.as_fd()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotConnected);
-    }
-
-    #[test]
-    fn unix_sockets_are_found_reset() {
-        let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
-        reset_unix(one.as_fd(), other.into()).unwrap();
-        is_reset(one.into());
     }
 }

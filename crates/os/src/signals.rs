@@ -73,12 +73,6 @@ pub fn send(pid: pid_t, signal: c_int) -> io::Result<()> {
     }
 }
 
-/// Stops this process until its tracer lets it go on. Safe after a fork.
-pub fn stop_self() {
-    // SAFETY: raise with a valid signal.
-    unsafe { libc::raise(libc::SIGSTOP) };
-}
-
 /// Kills this process as `signal` would have, so that its parent sees the same death.
 pub fn die_of(signal: i32) -> ! {
     let no_core = libc::rlimit {

@@ -350,12 +350,3 @@ fn floor_here(floor: Option<Level>) -> Result<Option<Level>> {
     ));
     Ok(None)
 }
-
-/// The exit code a shell would see for this ending.
-#[must_use]
-pub fn exit_code(ending: Ending) -> i32 {
-    match ending {
-        Ending::Exit(code) => code,
-        Ending::Signal(signal) => 128 + signal,
-    }
-}

@@ -8,6 +8,7 @@
 use super::Machine;
 use crate::controller::nvm::Nvm;
 use crate::op::PAGE_BYTES;
+use crate::quantity::FS_PER_NS;
 use crate::schemes::SchemeName;
 use crate::space::Port;
 use crate::workload::Workload;
@@ -41,7 +42,7 @@ impl Machine<'_> {
         let mut random = fastrand::Rng::with_seed(at);
         nvm.crash(|| random.bool());
         let mut recovery = Recovery {
-            at_ns: at / 1_000_000,
+            at_ns: at / FS_PER_NS,
             epoch: 0,
             batches: 0,
             batches_run: self.batches,

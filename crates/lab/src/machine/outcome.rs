@@ -5,6 +5,7 @@ use super::core::{Core, STALLS};
 use crate::controller::Counts;
 use crate::controller::nvm::Wear;
 use crate::machine::hierarchy::Counts as CacheCounts;
+use crate::quantity::FS_PER_NS;
 use std::collections::{BTreeMap, VecDeque};
 use twinpage_core::medium::Cause;
 use twinpage_measure::{Histogram, Percentiles};
@@ -265,8 +266,8 @@ impl Machine<'_> {
         let counts = self.controller.counts.since(&base.counts);
         let sample = Sample {
             instructions: self.instructions() - base.instructions,
-            time_ns: self.now().saturating_sub(self.ledger.begun) / 1_000_000,
-            stop_ns: self.ledger.stalled / 1_000_000,
+            time_ns: self.now().saturating_sub(self.ledger.begun) / FS_PER_NS,
+            stop_ns: self.ledger.stalled / FS_PER_NS,
             nvm_writes: counts.nvm_writes.iter().sum(),
             nvm_reads: counts.nvm_reads,
             dram_hits: counts.hits,
@@ -286,14 +287,14 @@ impl Machine<'_> {
         let counts = end.counts.since(&base.counts);
         let time = now - ledger.begun;
         let instructions = end.instructions - base.instructions;
-        let stall = |which: usize| (end.stalls[which] - base.stalls[which]) / 1_000_000;
+        let stall = |which: usize| (end.stalls[which] - base.stalls[which]) / FS_PER_NS;
         let [dram, nvm, store, checkpoint, idle, ..]: [u64; STALLS] = std::array::from_fn(stall);
         let [eviction, pre_allocation, pages, commit] = counts.nvm_writes;
         let cycles = (time / self.plan.shape.cycle_fs).max(1) * self.plan.shape.cores as u64;
         let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         Outcome {
             instructions,
-            time_ns: time / 1_000_000,
+            time_ns: time / FS_PER_NS,
             ipc: share(instructions, cycles),
             transactions: ledger.transaction_ns.count(),
             checkpoints: ledger.checkpoints,

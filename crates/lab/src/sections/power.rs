@@ -14,6 +14,7 @@ use super::program::Sections;
 use super::step::Step;
 use crate::bus::{Counts, Hardware, Machine};
 use crate::op::{Kind, LINE_BYTES, Op};
+use crate::quantity::FS_PER_NS;
 use crate::space::{Port, Space};
 use crate::workload::{Progress, Workload};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -96,7 +97,7 @@ impl PowerCut<'_> {
         };
         let mut machine = Machine::new(self.hardware.clone(), None, &mut watched);
         let (counts, done) = machine.run_to_crash(self.warm_up, self.after_fs)?;
-        let at_ns = machine.crash_fs() / 1_000_000;
+        let at_ns = machine.crash_fs() / FS_PER_NS;
         machine.check()?;
         drop(machine);
         for (core, ops) in done.into_iter().enumerate() {

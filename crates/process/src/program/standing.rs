@@ -192,12 +192,6 @@ impl Program {
         }
     }
 
-    /// Whether a thread stands at a call.
-    #[must_use]
-    pub fn has_standing(&self) -> bool {
-        !self.standing.stands.is_empty()
-    }
-
     /// Whether no thread has anything to do: what waits for a checkpoint is all there is.
     #[must_use]
     pub fn sleeps_all(&self) -> bool {
