@@ -6,7 +6,7 @@
 
 use super::within::Sender;
 use super::{Decision, Start, Stopped, fail, not_there};
-use crate::descriptors;
+use crate::descriptors::{self, What};
 use crate::error::Result;
 use crate::files::{self, Change, Ident, New, PathAt, Recorded, Recorder, Refusal, Target};
 use crate::kernel::Settings;
@@ -165,6 +165,9 @@ impl Program {
                 return Ok(decision);
             }
         }
+        if is_first && self.goes_freely(fd) {
+            return Ok(Decision::Run);
+        }
         if let Some(fd) = self.descriptors.known_file(fd).filter(|_| is_first) {
             return record(&mut self.objects, &mut self.files, &Change::Write { fd, at, len });
         }
@@ -202,6 +205,16 @@ impl Program {
             at,
             len,
         })
+    }
+
+    /// Whether the program's bytes go through a descriptor with nothing to look at first: no file is changed, and no reply
+    /// is held.
+    pub(super) fn goes_freely(&self, fd: i32) -> bool {
+        match self.descriptors.known(fd).map(|known| &known.what) {
+            Some(What::Pipe { .. } | What::Fifo { .. } | What::Event) => true,
+            Some(What::Connection(_)) => self.sockets.holds().is_none(),
+            _ => false,
+        }
     }
 
     /// A write to a file of `/proc` or `/sys` sets something: what can be read again is.

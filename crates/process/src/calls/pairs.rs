@@ -19,6 +19,15 @@ struct Message {
     accompanied: bool,
 }
 
+/// The flags of a call that sends, as send(2) has them; none of a write.
+pub(super) fn send_flags(call: &Stopped) -> i32 {
+    match call.name {
+        "sendto" | "sendmmsg" => call.int(3),
+        "sendmsg" => call.int(2),
+        _ => 0,
+    }
+}
+
 impl Program {
     /// Makes the pair on the program's behalf: it is known then which sockets belong together, also where the kernel does
     /// not tell (CONFIG_UNIX_DIAG).
@@ -59,6 +68,10 @@ impl Program {
     }
 
     pub(super) fn before_send(&mut self, call: &Stopped) -> Decision {
+        let is_plain = send_flags(call) & (libc::MSG_OOB | libc::MSG_FASTOPEN) == 0;
+        if is_plain && self.caller.is_none() && self.goes_freely(call.int(0)) {
+            return Decision::Run;
+        }
         let Ok(ours) = self.caller().duplicate_fd(call.int(0)) else {
             return Decision::Run; // the kernel will refuse it
         };
@@ -142,10 +155,7 @@ impl Program {
 
     /// What a look into a TCP connection within the tree would not see, and a connection made by sending.
     fn refuse_to_stream(&mut self, call: &Stopped, ours: &OwnedFd, inode: u64) -> Option<Decision> {
-        let flags = match call.name {
-            "sendmsg" => call.int(2),
-            _ => call.int(3),
-        };
+        let flags = send_flags(call);
         if flags & libc::MSG_FASTOPEN != 0 && self.sockets.replies == Replies::Refused {
             return Some(do_without(
                 libc::EOPNOTSUPP,
@@ -163,19 +173,16 @@ impl Program {
             return None;
         }
         let a = call.arguments;
-        let (flags, messages) = match call.name {
-            "sendto" => {
-                let message = Message {
-                    named: a[4] != 0,
-                    bytes: Some(a[2]),
-                    accompanied: false,
-                };
-                (a[3], vec![message])
-            }
-            "sendmsg" => (a[2], self.message(a[1]).into_iter().collect()),
-            _ => (a[3], heads(call).map_while(|head| self.message(head)).collect()),
+        let messages = match call.name {
+            "sendto" => vec![Message {
+                named: a[4] != 0,
+                bytes: Some(a[2]),
+                accompanied: false,
+            }],
+            "sendmsg" => self.message(a[1]).into_iter().collect(),
+            _ => heads(call).map_while(|head| self.message(head)).collect(),
         };
-        if flags & libc::MSG_OOB as u64 != 0 {
+        if send_flags(call) & libc::MSG_OOB != 0 {
             return Some(out_of_band());
         }
         for message in messages {

@@ -7,6 +7,7 @@
 //!   is told by the kernel, whose buffers are not full.
 //! * Where the kernel will refuse a call itself, it is let run.
 
+use super::pairs::send_flags;
 use super::within::Sender;
 use super::{Decision, Stopped, do_without, fail};
 use crate::outbox::{Content, Outbox, Room, SOCKET_BYTES};
@@ -74,11 +75,7 @@ impl Program {
         let Some(outbox) = self.sockets.holds().cloned() else {
             return Decision::Run;
         };
-        let flags = match call.name {
-            "sendto" | "sendmmsg" => call.int(3),
-            "sendmsg" => call.int(2),
-            _ => 0,
-        };
+        let flags = send_flags(call);
         if flags & libc::MSG_FASTOPEN != 0 {
             return do_without(
                 libc::EOPNOTSUPP,

@@ -252,11 +252,17 @@ impl Descriptors {
         }
     }
 
-    /// The file with content at a number, where no call touched the number since the last stop: the same open
-    /// file, with no call to ask for it.
+    /// A descriptor whose number no call touched since the last stop: it is as it was found then, with no call to ask
+    /// for it.
+    #[must_use]
+    pub fn known(&self, fd: i32) -> Option<&Descriptor> {
+        self.list.get(&fd).filter(|_| !self.touched.has(fd))
+    }
+
+    /// The file with content of such a descriptor.
     #[must_use]
     pub fn known_file(&self, fd: i32) -> Option<BorrowedFd<'_>> {
-        let known = self.list.get(&fd).filter(|_| !self.touched.has(fd))?;
+        let known = self.known(fd)?;
         let is_file = matches!(known.what, What::File { .. });
         self.ours.get(&known.shares).filter(|_| is_file).map(AsFd::as_fd)
     }
