@@ -24,7 +24,7 @@
 
 use crate::inject::{self, Call};
 use crate::remote::{Process, Remote};
-use crate::trace::{self, Status, Tid};
+use crate::trace::{self, Tid};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, waitid, waitpid};
@@ -384,13 +384,8 @@ fn share(process: &Process, tid: Tid, file: &OwnedFd) -> io::Result<()> {
 fn clone_helper(process: &Process, tid: Tid) -> io::Result<Tid> {
     let flags = (libc::CLONE_VM | libc::CLONE_PARENT) as u64;
     let helper = inject::call(process, tid, libc::SYS_clone, &[flags])? as Tid;
-    loop {
-        match trace::wait(helper, true)? {
-            Some((_, Status::Interrupted)) => return Ok(helper),
-            Some((_, other)) => return Err(io::Error::other(format!("a helper began with {other:?}"))),
-            None => {}
-        }
-    }
+    trace::await_first_stop(helper)?;
+    Ok(helper)
 }
 
 /// Takes the program's descriptors and session from a helper, and lets it wait for work, untraced.

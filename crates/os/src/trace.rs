@@ -179,6 +179,26 @@ pub fn wait(tid: Tid, block: bool) -> io::Result<Option<(Tid, Status)>> {
     Ok(Some((stopped, decode(status))))
 }
 
+/// Waits for the first stop of a thread that is traced from its beginning, as one is that a traced thread made.
+///
+/// # Errors
+/// `ESRCH` when it was killed before.
+pub fn await_first_stop(tid: Tid) -> io::Result<()> {
+    let gone = || Err(io::Error::from_raw_os_error(libc::ESRCH));
+    loop {
+        match wait(tid, true)?.map(|(_, status)| status) {
+            Some(Status::Interrupted) => return Ok(()),
+            Some(Status::Event(EVENT_EXIT)) => {
+                go_on(tid, 0)?;
+                return gone();
+            }
+            Some(Status::Exited(_) | Status::Killed(_)) => return gone(),
+            Some(status) => return Err(io::Error::other(format!("it began with {status:?}"))),
+            None => {}
+        }
+    }
+}
+
 /// What is told of a thread that is dead. The first thread of a process whose threads were all killed is told of after
 /// all others have been waited for (`ptrace(2)`, "Death under ptrace"): who waits for this one alone would wait for ever.
 fn dead_or_told(tid: Tid) -> io::Result<Option<(Tid, Status)>> {

@@ -102,6 +102,12 @@ impl Error {
         lacks_files(source)
     }
 
+    /// Whether the error means that the program was killed, of one that cannot end by itself now.
+    #[must_use]
+    pub fn is_kill(&self) -> bool {
+        matches!(self, Error::Killed) || self.is_gone()
+    }
+
     /// Whether the error means that the program's process is gone.
     #[must_use]
     pub fn is_gone(&self) -> bool {

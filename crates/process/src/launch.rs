@@ -339,9 +339,21 @@ pub fn start(
         spawn::exit_now(CANNOT_EXEC)
     })
     .map_err(|source| Error::target("cannot start a process with an id of its own choosing", source))?;
-    seize(pid)?;
+    if let Err(error) = seize(pid) {
+        // One that was killed cannot be traced either.
+        return Err(match trace::wait(pid, false) {
+            Ok(Some((_, Status::Killed(signal)))) => killed_before_it_began(signal),
+            _ => error,
+        });
+    }
     drop(open_gate);
     reach_exec(pid, command)
+}
+
+fn killed_before_it_began(signal: i32) -> Error {
+    Error::State(format!(
+        "the program was killed by signal {signal} before it began; start it again"
+    ))
 }
 
 const CANNOT_FILTER: i32 = 125;
@@ -368,7 +380,8 @@ fn reach_exec(pid: i32, command: &Command) -> Result<()> {
                     "the kernel has no system call filters (CONFIG_SECCOMP_FILTER)".into(),
                 ));
             }
-            Some(Status::Exited(_) | Status::Killed(_)) => {
+            Some(Status::Killed(signal)) => return Err(killed_before_it_began(signal)),
+            Some(Status::Exited(_)) => {
                 return Err(Error::Unsupported(format!(
                     "{}: cannot be executed",
                     command.words[0]

@@ -266,7 +266,7 @@ fn go_on(
         &apart,
     );
     let restored = match restored {
-        Err(Error::Killed) => {
+        Err(error) if error.is_kill() => {
             setting.notes.say(&Error::Killed.to_string());
             return Ok(Summary {
                 ended: Some(Ending::Signal(libc::SIGKILL)),

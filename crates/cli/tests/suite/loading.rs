@@ -1,15 +1,17 @@
 //! A resumed program runs while its memory comes back: killed meanwhile, it loses nothing.
 
 use std::fs::{self, File, OpenOptions};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 use twinpage_campaign::{either, seed};
 
 use crate::support::campaign::oracle;
-use crate::support::process::{Victim, ended_before, kill, twinpage};
+use crate::support::process::{Victim, ended_before, kill, send, twinpage};
 use crate::support::program::named;
 use crate::support::state::{on_state, wait_until};
 use crate::support::{chance, say};
@@ -89,6 +91,66 @@ fn a_program_is_killed_while_its_memory_comes_back() {
     say(&format!(
         "{kills} kills, {early} of them after it ran early; TWINPAGE_SEED={seed}"
     ));
+}
+
+/// The first process below a child that its parent traces, as soon as there is one.
+fn first_traced(child: &Child) -> i32 {
+    let children = |pid: u32| {
+        let file = format!("/proc/{pid}/task/{pid}/children");
+        let text = fs::read_to_string(file).unwrap_or_default();
+        text.split_whitespace()
+            .filter_map(|pid| pid.parse::<u32>().ok())
+            .collect::<Vec<_>>()
+    };
+    loop {
+        for tracer in children(child.id()) {
+            let traced_by_it = format!("TracerPid:\t{tracer}\n");
+            let is_traced = |pid: &u32| {
+                let status = fs::read_to_string(format!("/proc/{pid}/status"));
+                status.is_ok_and(|status| status.contains(&traced_by_it))
+            };
+            if let Some(traced) = children(tracer).into_iter().find(is_traced) {
+                return traced as i32;
+            }
+        }
+    }
+}
+
+/// A program is killed from the moment on at which its process is there, with nothing of the program's in it.
+#[test]
+fn a_program_is_killed_while_its_process_is_made() {
+    let (seed, scratch) = (seed(), tempfile::tempdir().expect("a scratch directory"));
+    let mut chance = chance(seed, "killed while it is made");
+    let (state, out) = (scratch.path().join("state"), scratch.path().join("out"));
+    let go = scratch.path().join("go");
+    let script = format!("until [ -e {} ]; do sleep 0.01; done; echo end", go.display());
+    let line = ["sh", "-c", &script].map(String::from);
+    let mut child = run(&state, &line, &out);
+    wait_until("there is a checkpoint", || {
+        info(&state)["epoch"].as_u64() > Some(1)
+    });
+    kill(&mut child, Victim::Tree, &mut chance);
+    for round in 0..either(30, 300) {
+        let mut child = resume(&state, &out);
+        let traced = first_traced(&child);
+        let later = [0, chance.u64(0..100), chance.u64(0..20_000)][chance.usize(0..3)];
+        std::thread::sleep(Duration::from_micros(later));
+        send(traced, Signal::KILL);
+        wait_until("it is noticed that the program was killed", || {
+            child.try_wait().expect("wait for twinpage").is_some()
+        });
+        let status = child.wait().expect("wait for twinpage");
+        let killed = Some(Signal::KILL.as_raw()); // twinpage ends as its program did
+        assert_eq!(status.signal(), killed, "round {round}; TWINPAGE_SEED={seed}");
+    }
+    fs::write(go, "").expect("a file");
+    let status = resume(&state, &out).wait().expect("wait for twinpage");
+    let printed = fs::read_to_string(&out).expect("the output");
+    assert_eq!(
+        (status.code(), printed.as_str()),
+        (Some(0), "end\n"),
+        "TWINPAGE_SEED={seed}"
+    );
 }
 
 #[test]

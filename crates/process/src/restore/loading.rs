@@ -364,7 +364,7 @@ fn is_kernels_own(tid: Tid) -> bool {
     trace::signal_info(tid).is_ok_and(|info| info.code() == SI_KERNEL)
 }
 
-fn is_end(status: Status) -> bool {
+pub(super) fn is_end(status: Status) -> bool {
     matches!(
         status,
         Status::Exited(_) | Status::Killed(_) | Status::Event(trace::EVENT_EXIT)

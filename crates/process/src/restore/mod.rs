@@ -431,6 +431,7 @@ fn start_child(context: &Context, around: &Surroundings<'_>, sources: &files::So
         // One that ended cannot be traced either: it says more.
         return Err(match trace::wait(pid, false).map_err(make)? {
             Some((_, Status::Exited(code))) => not_prepared(code, &fixed.kernel.directory),
+            Some((_, Status::Killed(_))) => Error::Killed,
             _ => error,
         });
     }
@@ -439,8 +440,11 @@ fn start_child(context: &Context, around: &Surroundings<'_>, sources: &files::So
         match trace::wait(pid, true).map_err(make)?.map(|(_, status)| status) {
             Some(Status::Interrupted) => return Ok(pid),
             Some(Status::Exited(code)) => return Err(not_prepared(code, &fixed.kernel.directory)),
-            Some(Status::Killed(_)) => return Err(not_prepared(0, &fixed.kernel.directory)),
-            _ => {}
+            Some(Status::Killed(_)) => return Err(Error::Killed),
+            Some(Status::Signal(signal)) => trace::go_on(pid, signal).map_err(make)?,
+            // On its way to its end, perhaps.
+            Some(_) => trace::go_on(pid, 0).map_err(make)?,
+            None => {}
         }
     }
 }

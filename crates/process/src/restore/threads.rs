@@ -11,7 +11,7 @@ use crate::threads::{Pending, ThreadState};
 use crate::timers::first_after_resume;
 use twinpage_os::inject::{self, Call, ROOM};
 use twinpage_os::remote::{self, Process, Scheduling};
-use twinpage_os::trace::{self, Status, Tid};
+use twinpage_os::trace::{self, Tid};
 
 /// Gives the threads of a process their credentials, and then sets its options, some of which that resets. What needs
 /// capabilities that the program has not, such as the id of a new thread, is done before.
@@ -87,15 +87,8 @@ pub(super) fn make_thread(process: &Process, maker: Tid, tid: Tid) -> Result<()>
     write(process, ROOM, &words(&arguments))?;
     write(process, ROOM + 128, &tid.to_le_bytes())?;
     inject::call(process, maker, libc::SYS_clone3, &[ROOM, 88]).map_err(made)?;
-    loop {
-        match trace::wait(tid, true).map_err(made)? {
-            Some((_, Status::Interrupted)) => return trace::end_freely(tid).map_err(made), // as it was before
-            Some((_, status)) => {
-                return Err(Error::Internal(format!("thread {tid} began with {status:?}")));
-            }
-            None => {}
-        }
-    }
+    trace::await_first_stop(tid).map_err(made)?;
+    trace::end_freely(tid).map_err(made) // as it was before
 }
 
 /// Sets what belongs to each thread, the timers that may signal one, and the signals that wait.

@@ -9,6 +9,7 @@
 //!   taken away: those that a process had not been given yet are given again with the others.
 
 use super::in_process::{words, write};
+use super::loading::is_end;
 use crate::context::{Context, Ending, Member, MemberState};
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,6 +91,7 @@ pub(super) fn stop_again(process: &Process, tids: &[Tid]) -> Result<()> {
                 Some(Status::GroupStop(_)) => break,
                 Some(Status::Signal(signal)) => trace::go_on(*tid, signal).map_err(failed)?,
                 Some(Status::Interrupted) => trace::go_on(*tid, 0).map_err(failed)?,
+                Some(status) if is_end(status) => return Err(Error::Killed),
                 Some(status) => {
                     return Err(Error::Internal(format!("process {tid} stopped with {status:?}")));
                 }
@@ -279,13 +281,7 @@ fn fork(maker: &Process, pid: i32, exit_signal: i32) -> Result<Process> {
     write(maker, ROOM, &words(&arguments))?;
     write(maker, ROOM + 128, &pid.to_le_bytes())?;
     inject::call(maker, maker.pid(), libc::SYS_clone3, &[ROOM, 88]).map_err(made)?;
-    loop {
-        match trace::wait(pid, true).map_err(made)?.map(|(_, status)| status) {
-            Some(Status::Interrupted) => break,
-            Some(status) => return Err(Error::Internal(format!("process {pid} began with {status:?}"))),
-            None => {}
-        }
-    }
+    trace::await_first_stop(pid).map_err(made)?;
     trace::end_freely(pid).map_err(made)?;
     Process::open(pid).map_err(made)
 }

@@ -95,7 +95,7 @@ pub(crate) fn name_of(pid: i32) -> String {
     name.trim_end().to_owned()
 }
 
-fn send(pid: i32, signal: Signal) {
+pub(crate) fn send(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
         let _ = kill_process(pid, signal);
     }

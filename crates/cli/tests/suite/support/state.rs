@@ -105,28 +105,30 @@ impl Killed {
         };
         give(0..380);
         wait_until("the program has printed", || has_printed.exists());
-        let checkpoint = || {
+        let all = 240 * (line(0).len() + 1) as u64;
+        wait_until("all output is in the log", || {
+            fs::metadata(state.join("output-1.0000000000000000")).is_ok_and(|log| log.len() == all)
+        });
+        let epoch = || {
             let info = on_state(&["info", "--json"], &state);
             let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap_or_default();
-            (info["held_output_bytes"].as_u64() > Some(40_000))
-                .then(|| info["epoch"].as_u64())
-                .flatten()
+            info["epoch"].as_u64()
         };
         // A checkpoint may be in progress that began before; the second from here holds all output.
         let mut first = None;
         wait_until("a checkpoint holds output and input", || {
-            let now = checkpoint();
+            let now = epoch();
             first = first.or(now);
             now.zip(first).is_some_and(|(now, first)| now >= first + 2)
         });
         // Mostly after the last checkpoint.
         give(380..400);
         // After a kill between a read and its checksum, damage of its bytes is not noticed: docs/format.md, `input-flight`.
-        let all = killed.stdout.len() as u32;
+        let given = killed.stdout.len() as u32;
         wait_until("all input is in the log, with its checksum", || {
             let flight = fs::read(state.join("input-flight")).expect("a page");
             let summed = flight[4080..].chunks(8).map(|word| word[..4].to_vec());
-            summed.eq([all.to_le_bytes(), all.to_le_bytes()])
+            summed.eq([given.to_le_bytes(), given.to_le_bytes()])
         });
         kill(&mut child, Victim::Tree, &mut fastrand::Rng::with_seed(1));
         let mut printed = Vec::new();
