@@ -102,7 +102,7 @@ impl Error {
         lacks_files(source)
     }
 
-    /// Whether the error means that the program was killed, of one that cannot end by itself now.
+    /// Whether the error of a restore means that the program was killed: it cannot end by itself before it goes on.
     #[must_use]
     pub fn is_kill(&self) -> bool {
         matches!(self, Error::Killed) || self.is_gone()

@@ -129,6 +129,15 @@ impl Stopped {
         self.arguments[index] as i32
     }
 
+    /// The flags of a call that sends, as send(2) has them; none of a write.
+    fn send_flags(&self) -> i32 {
+        match self.name {
+            "sendto" | "sendmmsg" => self.int(3),
+            "sendmsg" => self.int(2),
+            _ => 0,
+        }
+    }
+
     /// Whether a descendant makes it whose memory is the program's.
     fn shares_memory(&self) -> bool {
         matches!(

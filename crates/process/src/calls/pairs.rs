@@ -19,15 +19,6 @@ struct Message {
     accompanied: bool,
 }
 
-/// The flags of a call that sends, as send(2) has them; none of a write.
-pub(super) fn send_flags(call: &Stopped) -> i32 {
-    match call.name {
-        "sendto" | "sendmmsg" => call.int(3),
-        "sendmsg" => call.int(2),
-        _ => 0,
-    }
-}
-
 impl Program {
     /// Makes the pair on the program's behalf: it is known then which sockets belong together, also where the kernel does
     /// not tell (CONFIG_UNIX_DIAG).
@@ -68,7 +59,7 @@ impl Program {
     }
 
     pub(super) fn before_send(&mut self, call: &Stopped) -> Decision {
-        let is_plain = send_flags(call) & (libc::MSG_OOB | libc::MSG_FASTOPEN) == 0;
+        let is_plain = call.send_flags() & (libc::MSG_OOB | libc::MSG_FASTOPEN) == 0;
         if is_plain && self.caller.is_none() && self.goes_freely(call.int(0)) {
             return Decision::Run;
         }
@@ -155,7 +146,7 @@ impl Program {
 
     /// What a look into a TCP connection within the tree would not see, and a connection made by sending.
     fn refuse_to_stream(&mut self, call: &Stopped, ours: &OwnedFd, inode: u64) -> Option<Decision> {
-        let flags = send_flags(call);
+        let flags = call.send_flags();
         if flags & libc::MSG_FASTOPEN != 0 && self.sockets.replies == Replies::Refused {
             return Some(do_without(
                 libc::EOPNOTSUPP,
@@ -182,7 +173,7 @@ impl Program {
             "sendmsg" => self.message(a[1]).into_iter().collect(),
             _ => heads(call).map_while(|head| self.message(head)).collect(),
         };
-        if send_flags(call) & libc::MSG_OOB != 0 {
+        if call.send_flags() & libc::MSG_OOB != 0 {
             return Some(out_of_band());
         }
         for message in messages {

@@ -7,7 +7,6 @@
 //!   is told by the kernel, whose buffers are not full.
 //! * Where the kernel will refuse a call itself, it is let run.
 
-use super::pairs::send_flags;
 use super::within::Sender;
 use super::{Decision, Stopped, do_without, fail};
 use crate::outbox::{Content, Outbox, Room, SOCKET_BYTES};
@@ -75,7 +74,7 @@ impl Program {
         let Some(outbox) = self.sockets.holds().cloned() else {
             return Decision::Run;
         };
-        let flags = send_flags(call);
+        let flags = call.send_flags();
         if flags & libc::MSG_FASTOPEN != 0 {
             return do_without(
                 libc::EOPNOTSUPP,
