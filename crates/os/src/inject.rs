@@ -211,11 +211,7 @@ fn run_to_trap(tid: Tid) -> io::Result<()> {
             Status::GroupStop(_) => {}
             // Not to be blocked like other signals: it waits until the batch is done.
             Status::Signal(libc::SIGSTOP) => stop_after = true,
-            Status::Event(trace::EVENT_EXIT) => {
-                trace::go_on(tid, 0)?;
-                return Err(io::Error::from_raw_os_error(libc::ESRCH));
-            }
-            Status::Exited(_) | Status::Killed(_) => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            status if status.is_end() => return Err(trace::let_end(tid, status)),
             other => {
                 return Err(io::Error::other(format!(
                     "an injected call stopped with {other:?}"

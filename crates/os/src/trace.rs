@@ -43,6 +43,17 @@ pub enum Status {
     Call,
 }
 
+impl Status {
+    /// Whether the thread is gone, or about to exit.
+    #[must_use]
+    pub fn is_end(self) -> bool {
+        matches!(
+            self,
+            Status::Exited(_) | Status::Killed(_) | Status::Event(EVENT_EXIT)
+        )
+    }
+}
+
 /// `PTRACE_EVENT_CLONE`: a thread was made, or a process that sends another signal than SIGCHLD when it ends;
 /// [`event_message`] is its id.
 pub const EVENT_CLONE: c_int = libc::PTRACE_EVENT_CLONE;
@@ -184,19 +195,24 @@ pub fn wait(tid: Tid, block: bool) -> io::Result<Option<(Tid, Status)>> {
 /// # Errors
 /// `ESRCH` when it was killed before.
 pub fn await_first_stop(tid: Tid) -> io::Result<()> {
-    let gone = || Err(io::Error::from_raw_os_error(libc::ESRCH));
     loop {
         match wait(tid, true)?.map(|(_, status)| status) {
             Some(Status::Interrupted) => return Ok(()),
-            Some(Status::Event(EVENT_EXIT)) => {
-                go_on(tid, 0)?;
-                return gone();
-            }
-            Some(Status::Exited(_) | Status::Killed(_)) => return gone(),
+            Some(status) if status.is_end() => return Err(let_end(tid, status)),
             Some(status) => return Err(io::Error::other(format!("it began with {status:?}"))),
             None => {}
         }
     }
+}
+
+/// Lets a thread that stopped on its way out exit. The error of requests for a thread that is gone: `ESRCH`.
+pub(crate) fn let_end(tid: Tid, status: Status) -> io::Error {
+    if status == Status::Event(EVENT_EXIT)
+        && let Err(error) = go_on(tid, 0)
+    {
+        return error;
+    }
+    io::Error::from_raw_os_error(libc::ESRCH)
 }
 
 /// What is told of a thread that is dead. The first thread of a process whose threads were all killed is told of after

@@ -102,7 +102,7 @@ impl Error {
         lacks_files(source)
     }
 
-    /// Whether the error of a restore means that the program was killed: it cannot end by itself before it goes on.
+    /// Whether an error of a restore means that the program was killed. It cannot exit by itself before it runs.
     #[must_use]
     pub fn is_kill(&self) -> bool {
         matches!(self, Error::Killed) || self.is_gone()

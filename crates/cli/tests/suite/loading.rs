@@ -7,19 +7,14 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use serde_json::Value;
 use twinpage_campaign::{either, seed};
+use twinpage_os::trace;
 
 use crate::support::campaign::oracle;
 use crate::support::process::{Victim, ended_before, kill, send, twinpage};
 use crate::support::program::named;
-use crate::support::state::{on_state, wait_until};
+use crate::support::state::{info, on_state, wait_until};
 use crate::support::{chance, say};
-
-fn info(state: &Path) -> Value {
-    let out = on_state(&["info", "--json"], state);
-    serde_json::from_slice(&out.stdout).unwrap_or_default()
-}
 
 fn run(state: &Path, line: &[String], out: &Path) -> Child {
     let mut command = twinpage();
@@ -93,30 +88,24 @@ fn a_program_is_killed_while_its_memory_comes_back() {
     ));
 }
 
-/// The first process below a child that its parent traces, as soon as there is one.
+/// The first traced process below a `twinpage resume`, as soon as there is one.
 fn first_traced(child: &Child) -> i32 {
     let children = |pid: u32| {
         let file = format!("/proc/{pid}/task/{pid}/children");
         let text = fs::read_to_string(file).unwrap_or_default();
         text.split_whitespace()
-            .filter_map(|pid| pid.parse::<u32>().ok())
-            .collect::<Vec<_>>()
+            .filter_map(|pid| pid.parse().ok())
+            .collect::<Vec<u32>>()
     };
     loop {
-        for tracer in children(child.id()) {
-            let traced_by_it = format!("TracerPid:\t{tracer}\n");
-            let is_traced = |pid: &u32| {
-                let status = fs::read_to_string(format!("/proc/{pid}/status"));
-                status.is_ok_and(|status| status.contains(&traced_by_it))
-            };
-            if let Some(traced) = children(tracer).into_iter().find(is_traced) {
-                return traced as i32;
-            }
+        let below = children(child.id()).into_iter().flat_map(children);
+        if let Some(traced) = below.map(|pid| pid as i32).find(|pid| trace::is_traced(*pid)) {
+            return traced;
         }
     }
 }
 
-/// A program is killed from the moment on at which its process is there, with nothing of the program's in it.
+/// A program is killed while it is restored: the earliest kill comes when its process exists and has none of its memory.
 #[test]
 fn a_program_is_killed_while_its_process_is_made() {
     let (seed, scratch) = (seed(), tempfile::tempdir().expect("a scratch directory"));

@@ -10,7 +10,7 @@ use twinpage_campaign::{either, seed};
 
 use crate::support::process::{Victim, family, kill, name_of, twinpage};
 use crate::support::program::{compile, python_with};
-use crate::support::state::{on_state, wait_until};
+use crate::support::state::{info, on_state, wait_until};
 use crate::support::{chance, skip};
 
 /// The interval; the tests wait for many of them.
@@ -30,9 +30,7 @@ fn run(state: &Path, program: &[&str]) -> std::process::Command {
 
 /// The number of the last checkpoint, while the program runs.
 pub(crate) fn epoch(state: &Path) -> u64 {
-    let out = on_state(&["info", "--json"], state);
-    let told: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
-    told["epoch"].as_u64().unwrap_or(0)
+    info(state)["epoch"].as_u64().unwrap_or(0)
 }
 
 /// Bytes that a twinpage and its tracer had written, proc_pid_io(5). `None` where that may not be seen.

@@ -647,8 +647,7 @@ fn leave_exec(tid: Tid) -> std::io::Result<()> {
 /// A tracker for the memory of a stopped process where the code is planted.
 pub(crate) fn track(process: &Process, tid: Tid) -> Result<Tracker> {
     let failed = |source: std::io::Error| {
-        let is_gone = source.raw_os_error() == Some(libc::ESRCH);
-        if is_gone || lacks_files(&source) {
+        if source.raw_os_error() == Some(libc::ESRCH) || lacks_files(&source) {
             return Error::target("cannot track the writes of a process", source);
         }
         Error::Machine(format!(

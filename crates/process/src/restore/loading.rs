@@ -243,7 +243,7 @@ impl Loading {
         }
         let loaded = self.fill_rest(filler);
         let stops = stand_still(tids)?;
-        if stops.iter().any(|(_, status)| is_end(*status)) {
+        if stops.iter().any(|(_, status)| status.is_end()) {
             return Err(Error::Killed);
         }
         loaded?;
@@ -362,13 +362,6 @@ fn step_back(tid: Tid) -> Result<()> {
 fn is_kernels_own(tid: Tid) -> bool {
     const SI_KERNEL: i32 = 0x80;
     trace::signal_info(tid).is_ok_and(|info| info.code() == SI_KERNEL)
-}
-
-pub(super) fn is_end(status: Status) -> bool {
-    matches!(
-        status,
-        Status::Exited(_) | Status::Killed(_) | Status::Event(trace::EVENT_EXIT)
-    )
 }
 
 /// A thread that was killed is told by wait.

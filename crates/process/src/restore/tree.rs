@@ -9,7 +9,6 @@
 //!   taken away: those that a process had not been given yet are given again with the others.
 
 use super::in_process::{words, write};
-use super::loading::is_end;
 use crate::context::{Context, Ending, Member, MemberState};
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,7 +90,7 @@ pub(super) fn stop_again(process: &Process, tids: &[Tid]) -> Result<()> {
                 Some(Status::GroupStop(_)) => break,
                 Some(Status::Signal(signal)) => trace::go_on(*tid, signal).map_err(failed)?,
                 Some(Status::Interrupted) => trace::go_on(*tid, 0).map_err(failed)?,
-                Some(status) if is_end(status) => return Err(Error::Killed),
+                Some(status) if status.is_end() => return Err(Error::Killed),
                 Some(status) => {
                     return Err(Error::Internal(format!("process {tid} stopped with {status:?}")));
                 }

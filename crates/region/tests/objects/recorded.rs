@@ -39,8 +39,8 @@ pub(crate) struct Write {
     began: usize,
 }
 
-/// Runs a test of this program by itself. Returns its steps on the files of `folder`, and its output. `None`, with a
-/// message, where there is no strace.
+/// Runs one test of this binary alone, and records its steps on the files of `folder` and the lines it prints. `None`,
+/// with a message, where strace is missing.
 pub(crate) fn record(test: &str, folder: &Path, variable: (&str, &OsStr)) -> Option<Vec<Step>> {
     let options = ["--seccomp-bpf", "-y", "-v", "-xx", "-s", "16777216", "-e", CALLS];
     let trace = traced(test, &[variable], &options)?;
@@ -63,8 +63,8 @@ pub(crate) fn record(test: &str, folder: &Path, variable: (&str, &OsStr)) -> Opt
     Some(steps.into_iter().map(|(_, step)| step).collect())
 }
 
-/// Cuts the power at about so many instants of a run, and looks at the files that are left, with the last number that the run had
-/// printed. The first of `files` is there from the first look on. If the flushes of one of them do nothing, a look fails.
+/// Cuts the power at about `wanted` instants of a run. `look` gets the files after each cut, and the last number that was
+/// printed before it. The first of `files` is there from the first look on. If the flushes of one of them do nothing, a look fails.
 pub(crate) fn survives_cuts(
     run: &[Step],
     files: &[&str],

@@ -121,8 +121,8 @@ pub(crate) fn written(test: &str, variables: &[(&str, &OsStr)]) -> Option<Vec<St
     )
 }
 
-/// The system calls of a test that is run by itself with these variables, as strace(1) prints them with these options.
-/// `None`, with a message, where there is no strace.
+/// Runs one test of this binary alone, under strace(1) with these options, and returns the trace. `None`, with a message,
+/// where strace is missing.
 pub(crate) fn traced(test: &str, variables: &[(&str, &OsStr)], options: &[&str]) -> Option<String> {
     if Command::new("strace").arg("-V").output().is_err() {
         eprintln!("SKIPPED: {test}: there is no strace");

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use twinpage_core::dual_page::{DualPage, Options};
 use twinpage_core::{Geometry, PageId, PageLines, ProductScheme, Scheme, SchemeKind};
 use twinpage_os::{Access, AnyMedium, Durability};
@@ -41,8 +42,7 @@ impl Killed {
     fn midway_of(script: &str) -> Self {
         loop {
             let killed = Self::killed_in(script);
-            let info = on_state(&["info", "--json"], &killed.path("state"));
-            let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap_or_default();
+            let info = info(&killed.path("state"));
             if info["program"]["finished"] == false {
                 return killed;
             }
@@ -109,15 +109,10 @@ impl Killed {
         wait_until("all output is in the log", || {
             fs::metadata(state.join("output-1.0000000000000000")).is_ok_and(|log| log.len() == all)
         });
-        let epoch = || {
-            let info = on_state(&["info", "--json"], &state);
-            let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap_or_default();
-            info["epoch"].as_u64()
-        };
         // A checkpoint may be in progress that began before; the second from here holds all output.
         let mut first = None;
         wait_until("a checkpoint holds output and input", || {
-            let now = epoch();
+            let now = info(&state)["epoch"].as_u64();
             first = first.or(now);
             now.zip(first).is_some_and(|(now, first)| now >= first + 2)
         });
@@ -224,6 +219,12 @@ pub(crate) fn on_state(subcommand: &[&str], state: &Path) -> Output {
         .arg(state)
         .output()
         .expect("twinpage starts")
+}
+
+/// `info --json` of a state; null where it fails.
+pub(crate) fn info(state: &Path) -> Value {
+    let out = on_state(&["info", "--json"], state);
+    serde_json::from_slice(&out.stdout).unwrap_or_default()
 }
 
 /// That a command failed in good order: one line that says what is wrong, no panic, no crash.
