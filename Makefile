@@ -1,6 +1,6 @@
 # `make test` is the whole gate; `.ci/run` installs what it needs on a fresh machine and runs it.
 
-.PHONY: test install before-resolving power power-short miri sanitize sanitize-address sanitize-address-short sanitize-thread toolchain nightly campaigns test-programs test-lab test-crates test-docs bench traces
+.PHONY: test install before-resolving power power-short miri miri-core miri-versions miri-collections miri-liars miri-window miri-marks miri-orders sanitize sanitize-address sanitize-address-short sanitize-thread toolchain nightly campaigns test-programs test-lab test-crates test-docs bench traces
 
 # How tests are compiled: for campaigns as a release is, for the gate in half the time (`Cargo.toml`).
 PROFILE = release
@@ -62,6 +62,7 @@ power-short:
 # nightly toolchain, which is installed; not in `test`: a quarter of an hour each on two cores.
 toolchain:
 	rustup toolchain install nightly --profile minimal --component miri,rust-src
+	cargo +nightly miri setup
 NIGHTLY_TEST = cargo +nightly test --profile gate --target x86_64-unknown-linux-gnu
 
 # Addresses are kept in bytes, so they come back as integers: `permissive-provenance`. A window is one
@@ -69,18 +70,25 @@ NIGHTLY_TEST = cargo +nightly test --profile gate --target x86_64-unknown-linux-
 # that parts are left out where a window is at work. The heap and the collections have all of it.
 MIRI = MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-permissive-provenance $(1)" CARGO_TARGET_DIR=target/miri \
 	cargo +nightly miri test
-miri: toolchain
+miri: miri-core miri-versions miri-collections miri-liars miri-window miri-marks miri-orders
+miri-core: toolchain
 	$(call MIRI,) -p twinpage-core --test under_miri
+miri-versions: toolchain
 	$(call MIRI,-Zmiri-many-seeds=0..4) -p twinpage-versions --test under_miri
+miri-collections: toolchain
 	$(call MIRI,) -p twinpage --test under_miri -- rows tables
+miri-liars: toolchain
 	$(call MIRI,) -p twinpage --test liars
-	$(call MIRI,-Zmiri-disable-stacked-borrows -Zmiri-disable-weak-memory-emulation) \
-		-p twinpage --test under_miri -- a_region
-	$(call MIRI,-Zmiri-disable-stacked-borrows -Zmiri-disable-weak-memory-emulation) \
+AT_WORK = -Zmiri-disable-stacked-borrows
+miri-window: toolchain
+	$(call MIRI,$(AT_WORK) -Zmiri-disable-weak-memory-emulation) -p twinpage --test under_miri -- a_region
+miri-marks: toolchain
+	$(call MIRI,$(AT_WORK) -Zmiri-disable-weak-memory-emulation) \
 		-p twinpage --lib -- marks::tests::a_ marks::tests::forgotten marks::tests::lines gate::tests::an_update \
 		objects::lanes
 # The gate, and the race for the lines of a cut, with stores that are seen late: other schedules, other orders.
-	$(call MIRI,-Zmiri-disable-stacked-borrows -Zmiri-many-seeds=0..4) \
+miri-orders: toolchain
+	$(call MIRI,$(AT_WORK) -Zmiri-many-seeds=0..4) \
 		-p twinpage --lib -- marks::tests::every gate::tests::a_cut
 
 sanitize: sanitize-address sanitize-thread

@@ -43,10 +43,9 @@ impl Program {
             .threads()
             .filter(|(.., state)| *state != State::Asleep);
         for tid in own.chain(others.map(|(_, tid, _)| tid)) {
-            let look = |source| Error::target("cannot read waiting signals", source);
             let pending = match trace::pending_signals(tid, false) {
-                Err(_) if self.descendants.of_thread(tid).is_some() => continue, // it was killed
-                pending => pending.map_err(look)?,
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue, // it was killed: wait tells
+                pending => pending.map_err(|source| Error::target("cannot read waiting signals", source))?,
             };
             if pending.iter().any(SignalInfo::is_fault) {
                 return Ok(Some(tid));
