@@ -1,6 +1,6 @@
 # `make test` is the whole gate; `.ci/run` installs what it needs on a fresh machine and runs it.
 
-.PHONY: test install before-resolving power power-short miri miri-core miri-versions miri-collections miri-liars miri-window miri-marks miri-orders sanitize sanitize-address sanitize-address-short sanitize-thread toolchain nightly campaigns test-programs test-lab test-crates test-docs bench traces
+.PHONY: test lint install before-resolving power power-short miri miri-core miri-versions miri-collections miri-liars miri-window miri-marks miri-orders sanitize sanitize-address sanitize-address-short sanitize-thread toolchain nightly campaigns test-programs test-lab test-crates test-docs bench traces
 
 # How tests are compiled: for campaigns as a release is, for the gate in half the time (`Cargo.toml`).
 PROFILE = release
@@ -8,15 +8,18 @@ TEST = --profile $(PROFILE) --workspace --features twinpage/serde --no-fail-fast
 # A shell ignores signals for what it runs in the background; some tests send them.
 RUN_TESTS = env --default-signal cargo test --lib --bins --tests $(TEST)
 
-# Much of a test waits for programs that it kills: twice as many run at once as there are processors, and the parts side
-# by side.
-test: export RUST_TEST_THREADS = 4
+# Much of a test waits for programs that it kills: several times as many run at once as there are processors, and the
+# parts side by side. Clippy, which keeps both busy, has a target directory of its own: none waits for the other.
+test: export RUST_TEST_THREADS = 6
 test: PROFILE = gate
 test:
 	cargo fmt --all --check
-	cargo clippy --profile $(PROFILE) --workspace --all-targets --features twinpage/serde -- -D warnings
 	$(RUN_TESTS) --no-run
-	$(MAKE) -k -j4 PROFILE=$(PROFILE) test-programs test-lab test-crates test-docs
+	$(MAKE) -k -j5 PROFILE=$(PROFILE) test-programs test-lab test-crates test-docs lint
+
+lint:
+	CARGO_TARGET_DIR=target/lint cargo clippy --profile $(PROFILE) --workspace --all-targets \
+		--features twinpage/serde -- -D warnings
 
 # A part of the tests: the programs under `twinpage run` and the command; the lab; all else.
 PART = TWINPAGE_PART=$(1) $(RUN_TESTS) --config 'target."cfg(unix)".runner="$(CURDIR)/.ci/part"'

@@ -1,16 +1,20 @@
 //! What scripts may rely on: exit codes, signals, help with examples, JSON that parses.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitStatus, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use twinpage_campaign::either;
+use twinpage_campaign::{either, seed};
 
 use crate::support::ordinary::OrdinaryUser;
-use crate::support::process::{family, name_of, twinpage};
+use crate::support::process::{family, name_of, send, twinpage};
 use crate::support::program::compile;
 use crate::support::state::{COUNTING, Killed, on_state, wait_until};
+use crate::support::{chance, say};
 
 fn run(words: &[&str]) -> Output {
     let scratch = tempfile::tempdir().expect("a scratch directory");
@@ -126,6 +130,34 @@ fn a_killed_program_has_not_finished() {
     let resumed = twinpage().arg("resume").arg(&state).output().expect("twinpage");
     assert_eq!(resumed.status.code(), Some(3), "it goes on");
     assert_eq!(resumed.stdout, b"done\n");
+}
+
+/// A kill comes between any two of twinpage's looks at the program, which then fail.
+#[test]
+fn a_kill_at_any_instant_is_told_as_one() {
+    let seed = seed();
+    say(&format!(
+        "kills at any instant: TWINPAGE_SEED={seed} repeats the instants"
+    ));
+    let mut chance = chance(seed, "kills at any instant");
+    for round in 0..either(20, 400) {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let mut command = twinpage();
+        command.args(["run", "--every", "1ms", "--state"]);
+        command.arg(scratch.path().join("state"));
+        command.args(["--", "bash", "-c", "echo $$; while :; do :; done"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("twinpage starts");
+        let mut said = BufReader::new(child.stdout.take().expect("a pipe"));
+        said.read_line(&mut String::new()).expect("its output");
+        let family = family(child.id() as i32);
+        let program = family.into_iter().find(|&pid| name_of(pid) == "bash");
+        thread::sleep(Duration::from_micros(chance.u64(0..20_000)));
+        send(program.expect("bash runs"), Signal::KILL);
+        let run = child.wait_with_output().expect("wait for twinpage");
+        let stderr = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(shell_code(run.status), 137, "round {round}: {stderr}");
+    }
 }
 
 #[test]

@@ -399,7 +399,7 @@ fn cached_entries_shrink_with_the_machine() {
 
 #[test]
 fn a_damaged_machine_file_is_refused_with_its_line() {
-    let good = include_str!("../configs/dpc.toml");
+    let good = include_str!("../../configs/dpc.toml");
     let line = |key: &str| 1 + good.lines().position(|line| line.starts_with(key)).unwrap();
     for (from, to, expected) in [
         ("cores = 4", "cores = 0", format!("line {}", line("cores"))),

@@ -24,7 +24,7 @@ fn names(value: &Value, into: &mut BTreeSet<String>) {
 
 #[test]
 fn every_number_is_explained() {
-    let text = include_str!("../../../docs/lab.md");
+    let text = include_str!("../../../../docs/lab.md");
     let begin = text.find("## Every number of a run").unwrap();
     let end = begin + text[begin..].find("## The papers' evaluation").unwrap();
     let explained: BTreeSet<&str> = text[begin..end].split('`').skip(1).step_by(2).collect();

@@ -64,7 +64,7 @@ mod it_runs {
 
     #[test]
     fn a_damaged_device_file_is_refused_with_its_line() {
-        let good = include_str!("../devices/ddr3-1600k.toml");
+        let good = include_str!("../../devices/ddr3-1600k.toml");
         let wrong = |from: &str, to: &str| {
             assert!(good.contains(from));
             Device::parse("ddr3.toml", &good.replace(from, to))

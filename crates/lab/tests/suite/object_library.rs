@@ -1,22 +1,14 @@
 //! Objects with functions of both classes: the library's structures, the four programs, and the threads that call them.
-#![allow(
-    unreachable_pub,
-    reason = "the structures are written as a crate of their own would have them"
-)]
 
+use crate::object_programs::structures::{self, Array, Graph, Heap, Queue, Stack, Tree};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use structures::{Array, Graph, Heap, Queue, Stack, Tree};
 use twinpage_lab::bus::Machine;
 use twinpage_lab::objects::crash::{Crashed, Recoverable, Step as Crashing};
 use twinpage_lab::objects::library::{Application, Call, Class, Objects, Step, Structure, Structures};
 use twinpage_lab::objects::{Config, Mixed, Variant};
 use twinpage_lab::op::Kind;
 use twinpage_lab::{Port, Space};
-
-#[path = "../programs/objects/structures.rs"]
-#[allow(dead_code)]
-mod structures;
 
 /// The source's structures, called by name; what they return is as the accesses have it.
 #[derive(Default)]

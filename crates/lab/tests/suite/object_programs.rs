@@ -4,23 +4,23 @@
     reason = "they are written as a crate of their own would have them"
 )]
 
-#[path = "../programs/objects/bayes.rs"]
+#[path = "../../programs/objects/bayes.rs"]
 mod bayes;
-#[path = "../programs/objects/components.rs"]
+#[path = "../../programs/objects/components.rs"]
 mod components;
-#[path = "../programs/objects/filtering.rs"]
+#[path = "../../programs/objects/filtering.rs"]
 mod filtering;
-#[path = "../programs/objects/grep.rs"]
+#[path = "../../programs/objects/grep.rs"]
 mod grep;
-#[path = "../programs/objects/kmeans.rs"]
+#[path = "../../programs/objects/kmeans.rs"]
 mod kmeans;
-#[path = "../programs/objects/pagerank.rs"]
+#[path = "../../programs/objects/pagerank.rs"]
 mod pagerank;
-#[path = "../programs/objects/sort.rs"]
+#[path = "../../programs/objects/sort.rs"]
 mod sort;
-#[path = "../programs/objects/structures.rs"]
-mod structures;
-#[path = "../programs/objects/wordcount.rs"]
+#[path = "../../programs/objects/structures.rs"]
+pub(crate) mod structures;
+#[path = "../../programs/objects/wordcount.rs"]
 mod wordcount;
 
 use std::collections::{BTreeMap, VecDeque};

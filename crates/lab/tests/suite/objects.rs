@@ -370,7 +370,7 @@ fn recovery_takes_the_time_of_what_it_reads() {
 
 #[test]
 fn a_machine_file_that_cannot_be_says_where() {
-    let text = include_str!("../configs/simpo.toml");
+    let text = include_str!("../../configs/simpo.toml");
     for (from, to, expected) in [
         ("cores = 64", "cores = 65", "1 to 64"),
         ("others = [0, 5]", "others = [5, 5]", "two different rows"),

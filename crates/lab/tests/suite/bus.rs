@@ -272,7 +272,7 @@ fn every_program_keeps_its_strings() {
 
 #[test]
 fn a_machine_file_that_cannot_be_says_where() {
-    let text = include_str!("../configs/mss.toml");
+    let text = include_str!("../../configs/mss.toml");
     for (from, to, expected) in [
         ("channels = 2", "channels = 3", "line 32: `channels` of [memory]"),
         ("threshold = 0.6", "threshold = 1.5", "`threshold` of [study]"),
