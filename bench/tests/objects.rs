@@ -7,7 +7,7 @@ use std::process::Command;
 fn every_variant_runs_and_is_compared() {
     let out = Command::new(env!("CARGO_BIN_EXE_twinpage-bench"))
         .args(["objects", "--json", "--repeat", "1", "--seconds", "0.02"])
-        .args(["--threads", "2", "--instant-threads", "3"])
+        .args(["--threads", "2", "--instant-threads", "3", "--items", "500"])
         .output()
         .expect("the benchmark starts");
     let notes = String::from_utf8_lossy(&out.stderr);
@@ -46,6 +46,14 @@ fn every_variant_runs_and_is_compared() {
         let row = named("instant", engine);
         assert!(row["checked"] == true && row["threads"] == 3, "{row}");
     }
+    for (workload, engines) in [
+        ("stock-get", &["native", "simpo"][..]),
+        ("stock-put", &["native", "simpo", "simpo-all"]),
+    ] {
+        for engine in engines {
+            assert!(named(workload, engine)["checked"] == true);
+        }
+    }
     // A head of 24 bytes and two of arguments, in units of 8; and the mark of a group.
     let append = named("append", "simpo");
     assert_eq!(append["bytes_logged"], 32.24);
@@ -63,6 +71,8 @@ fn every_variant_runs_and_is_compared() {
     // Where the library is installed it is run.
     let absent = report["absent"].as_array().expect("peers that are not there");
     if !absent.iter().any(|peer| peer["engine"] == "berkeley-db") {
-        assert!(named("instant", "berkeley-db")["checked"] == true);
+        for workload in ["instant", "stock-get", "stock-put"] {
+            assert!(named(workload, "berkeley-db")["checked"] == true);
+        }
     }
 }

@@ -49,14 +49,14 @@ pub(crate) fn open(options: Options, path: &Path, form: Form) -> Result<Region> 
 /// The same, and its fences are counted.
 pub(super) fn open_counted(options: Options, path: &Path, form: Form, fences: &Fences) -> Result<Region> {
     form.set(options)
-        .open_with(path, &AllSchemes(fences.clone()))
+        .open_with(path, &CountedSchemes(fences.clone()))
         .map_err(failed)
 }
 
 /// The library's own stores and the baselines.
-struct AllSchemes(Fences);
+struct CountedSchemes(Fences);
 
-impl AllSchemes {
+impl CountedSchemes {
     fn counted<M>(&self, medium: M) -> Counted<M> {
         Counted {
             medium,
@@ -65,7 +65,7 @@ impl AllSchemes {
     }
 }
 
-impl Stores for AllSchemes {
+impl Stores for CountedSchemes {
     type Scheme<M: Medium + Send + 'static> = AnyScheme<Counted<M>>;
 
     fn create<M: Medium + Send + 'static>(
@@ -74,11 +74,7 @@ impl Stores for AllSchemes {
         medium: M,
         setup: &Setup,
     ) -> twinpage_core::Result<AnyScheme<Counted<M>>> {
-        let setup = twinpage_baselines::Setup {
-            checksums: setup.checksums,
-            ..twinpage_baselines::Setup::new(setup.geometry)
-        };
-        AnyScheme::create(kind, self.counted(medium), &setup)
+        AnyScheme::create(kind, self.counted(medium), &setup.into())
     }
 
     fn recover<M: Medium + Send + 'static>(

@@ -1,5 +1,6 @@
 //! The command line of `twinpage bench objects`.
 
+use super::stock;
 use super::variant::{Variant, Workload};
 use crate::args::seconds;
 use clap::{Args, ValueEnum};
@@ -13,12 +14,15 @@ pub(crate) struct ObjectsArguments {
     /// What is called [default: all]
     #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = Workload::value_variants().to_vec())]
     pub(crate) workload: Vec<Workload>,
-    /// Threads that call, of all-inc and row-inc
+    /// Threads that call, of all-inc, row-inc, stock-get and stock-put
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 8], value_parser = clap::value_parser!(u32).range(1..=60))]
     pub(crate) threads: Vec<u32>,
     /// Threads that call, of instant
     #[arg(long, value_delimiter = ',', default_values_t = [8], value_parser = clap::value_parser!(u32).range(1..=60))]
     pub(crate) instant_threads: Vec<u32>,
+    /// Rows of the stock
+    #[arg(long, default_value_t = stock::ITEMS, value_parser = clap::value_parser!(u64).range(60..=10_000_000))]
+    pub(crate) items: u64,
     /// Seconds of each run
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     pub(crate) seconds: f64,
@@ -52,6 +56,8 @@ pub(crate) struct ObjectArguments {
     pub(crate) workload: Workload,
     #[arg(long)]
     pub(crate) threads: u32,
+    #[arg(long)]
+    pub(crate) items: u64,
     #[arg(long, value_parser = seconds)]
     pub(crate) seconds: f64,
     #[arg(long)]

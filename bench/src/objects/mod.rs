@@ -1,5 +1,5 @@
 //! `twinpage bench objects`: the microbenchmark of SIMPO (4.1), an array of 500 elements whose methods are called by
-//! many threads; instant calls beside other stores; and what a deferrable call costs its caller.
+//! many threads; instant calls beside other stores; what a deferrable call costs its caller; and the stock of TPC-C (4.4).
 //!
 //! Each run is a process of its own that calls for some time, opens its store again, compares it with the calls it
 //! counted, and says what it did. Runs of all variants take turns.
@@ -10,10 +10,12 @@ mod native;
 mod peers;
 mod redis;
 mod report;
+mod stock;
 mod team;
 mod variant;
 
 use crate::engine::{Result, StoreOptions};
+use crate::engines::{BerkeleyDb, Stored};
 use crate::medium;
 use crate::subject::{answer, own};
 use indicatif::ProgressBar;
@@ -109,6 +111,7 @@ fn run(variant: Variant, setting: &Setting, arguments: &ObjectsArguments) -> Res
     command
         .args(["--workload", &crate::args::spelled(setting.workload)])
         .args(["--threads", &setting.threads.to_string()])
+        .args(["--items", &arguments.items.to_string()])
         .args(["--seconds", &arguments.seconds.to_string()])
         .arg("--place")
         .arg(place.path())
@@ -121,6 +124,11 @@ fn run(variant: Variant, setting: &Setting, arguments: &ObjectsArguments) -> Res
 pub(crate) fn object(arguments: &ObjectArguments) -> Result<()> {
     let done = match (arguments.workload, arguments.variant) {
         (Workload::Append, _) => grid::append(arguments)?,
+        (Workload::StockGet | Workload::StockPut, variant) => match variant {
+            Variant::Native => stock::native(arguments)?,
+            Variant::BerkeleyDb => stock::peer::<Stored<BerkeleyDb>>(arguments)?,
+            _ => stock::object(arguments)?,
+        },
         (_, Variant::Native) => native::run(arguments)?,
         (_, Variant::Simpo | Variant::SimpoAll | Variant::Fc | Variant::MServer) => grid::object(arguments)?,
         (_, Variant::Each | Variant::Grouped | Variant::GroupedCow | Variant::Hybrid | Variant::Cow) => {

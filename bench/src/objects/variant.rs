@@ -14,12 +14,18 @@ pub(crate) enum Workload {
     Instant,
     /// A deferrable call: what it costs its caller, and the log
     Append,
+    /// Reads a row of TPC-C's stock, in a tree of 100,000 (SIMPO 4.4)
+    StockGet,
+    /// Writes one
+    StockPut,
 }
 
 impl Workload {
     pub(crate) fn threads(self, arguments: &ObjectsArguments) -> &[u32] {
         match self {
-            Workload::AllInc | Workload::RowInc => &arguments.threads,
+            Workload::AllInc | Workload::RowInc | Workload::StockGet | Workload::StockPut => {
+                &arguments.threads
+            }
             Workload::Instant => &arguments.instant_threads,
             Workload::Append => &[1],
         }
@@ -113,6 +119,16 @@ impl Variant {
         match workload {
             Workload::AllInc | Workload::RowInc => !self.is_peer(),
             Workload::Append => self == Variant::Simpo,
+            Workload::StockGet => matches!(self, Variant::Native | Variant::Simpo | Variant::BerkeleyDb),
+            Workload::StockPut => {
+                let all = [
+                    Variant::Native,
+                    Variant::Simpo,
+                    Variant::SimpoAll,
+                    Variant::BerkeleyDb,
+                ];
+                all.contains(&self)
+            }
             Workload::Instant => {
                 self == Variant::SimpoAll || self.is_peer() && (in_memory || self != Variant::Pmemobj)
             }

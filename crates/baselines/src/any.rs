@@ -2,12 +2,8 @@
 //!
 //! * A store says on its medium which scheme made it, so that [`AnyScheme::recover`] needs no name.
 
-use crate::in_place::{self, InPlace};
-use crate::store::LineStore;
-use crate::{
-    CopyOnWrite, DudeTm, Nvml, PageOverlay, RedoLog, Tables, ThyNvm, UndoLog, copy_on_write, dude_tm,
-    page_overlay, redo_log, thynvm, undo_log,
-};
+use crate::in_place::InPlace;
+use crate::{CopyOnWrite, DudeTm, Nvml, PageOverlay, RedoLog, Tables, ThyNvm, UndoLog, dude_tm};
 use std::io;
 use std::ops::Range;
 use twinpage_core::dual_page::{DualPage, PoolLimit};
@@ -15,7 +11,7 @@ use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::{Geometry, LineMask, PageId, PageLines};
 use twinpage_core::medium::{Cause, Medium};
 use twinpage_core::packed::Packed;
-use twinpage_core::product::{self, ProductScheme};
+use twinpage_core::product::{self, ProductScheme, Stores};
 use twinpage_core::scheme::{
     Commit, Damage, Epoch, FoldHints, Idle, Info, Pressure, Recovered, Scheme, Simulated, TableEntry, Traffic,
 };
@@ -67,6 +63,39 @@ impl Setup {
             journal_bytes: self.journal_bytes,
             checksums: self.checksums,
             id: self.id,
+        }
+    }
+}
+
+/// Stores of every scheme, for a region: `Options::open_with` of the crate `twinpage`.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct AllSchemes;
+
+impl Stores for AllSchemes {
+    type Scheme<M: Medium + Send + 'static> = AnyScheme<M>;
+
+    fn create<M: Medium + Send + 'static>(
+        &self,
+        kind: SchemeKind,
+        medium: M,
+        setup: &product::Setup,
+    ) -> Result<AnyScheme<M>> {
+        AnyScheme::create(kind, medium, &Setup::from(setup))
+    }
+
+    fn recover<M: Medium + Send + 'static>(&self, medium: M) -> Result<(AnyScheme<M>, Recovered)> {
+        AnyScheme::recover(medium)
+    }
+}
+
+impl From<&product::Setup> for Setup {
+    fn from(setup: &product::Setup) -> Setup {
+        Setup {
+            pool: setup.pool,
+            journal_bytes: setup.journal_bytes,
+            checksums: setup.checksums,
+            id: setup.id,
+            ..Setup::new(setup.geometry)
         }
     }
 }
@@ -211,40 +240,40 @@ impl<M: Medium> AnyScheme<M> {
         if medium.len() >= 8 {
             medium.read(0, &mut magic)?;
         }
-        Ok(match magic {
-            undo_log::Undo::<true>::MAGIC => {
+        Ok(match SchemeKind::of_magic(magic) {
+            Some(SchemeKind::UndoLog) => {
                 let (store, found) = UndoLog::recover(medium)?;
                 (AnyScheme::UndoLog(Box::new(store)), found)
             }
-            undo_log::Undo::<false>::MAGIC => {
+            Some(SchemeKind::Nvml) => {
                 let (store, found) = Nvml::recover(medium)?;
                 (AnyScheme::Nvml(Box::new(store)), found)
             }
-            dude_tm::Dude::MAGIC => {
+            Some(SchemeKind::DudeTm) => {
                 let (store, found) = DudeTm::recover(medium)?;
                 (AnyScheme::DudeTm(Box::new(store)), found)
             }
-            redo_log::Redo::MAGIC => {
+            Some(SchemeKind::RedoLog) => {
                 let (store, found) = RedoLog::recover(medium)?;
                 (AnyScheme::RedoLog(Box::new(store)), found)
             }
-            copy_on_write::Copies::MAGIC => {
+            Some(SchemeKind::CopyOnWrite) => {
                 let (store, found) = CopyOnWrite::recover(medium)?;
                 (AnyScheme::CopyOnWrite(Box::new(store)), found)
             }
-            thynvm::Hybrid::MAGIC => {
+            Some(SchemeKind::ThyNvm) => {
                 let (store, found) = ThyNvm::recover(medium)?;
                 (AnyScheme::ThyNvm(Box::new(store)), found)
             }
-            page_overlay::Overlays::MAGIC => {
+            Some(SchemeKind::PageOverlay) => {
                 let (store, found) = PageOverlay::recover(medium)?;
                 (AnyScheme::PageOverlay(Box::new(store)), found)
             }
-            in_place::MAGIC => {
+            Some(SchemeKind::InPlace) => {
                 let (store, found) = InPlace::recover(medium)?;
                 (AnyScheme::InPlace(Box::new(store)), found)
             }
-            _ => {
+            Some(SchemeKind::DualPage | SchemeKind::Packed) | None => {
                 let (store, found) = ProductScheme::recover(medium)?;
                 (AnyScheme::from(store), found)
             }

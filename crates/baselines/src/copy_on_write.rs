@@ -127,7 +127,6 @@ impl Copies {
 
 impl LineStore for Copies {
     const KIND: SchemeKind = SchemeKind::CopyOnWrite;
-    const MAGIC: [u8; 8] = *b"copywrt1";
     const HOMES: bool = false;
     const WRITES_FIRST: Option<Cause> = Some(Cause::Copy);
 

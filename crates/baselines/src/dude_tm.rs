@@ -196,7 +196,6 @@ impl Dude {
 
 impl LineStore for Dude {
     const KIND: SchemeKind = SchemeKind::DudeTm;
-    const MAGIC: [u8; 8] = *b"dudetm_1";
 
     fn load<M: Medium>(medium: &mut Metered<M>, layout: &mut StoreLayout, _: &[u8]) -> Result<Dude> {
         layout.homes_are_there()?;

@@ -17,6 +17,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
+use twinpage_core::SchemeKind;
 use twinpage_core::buffer::Buffer;
 use twinpage_core::compare::{differing_from_newest, nonzero_lines};
 use twinpage_core::error::{Error, Result};
@@ -31,7 +32,7 @@ use twinpage_core::shell::{Mechanism, Shell};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
-pub(crate) const MAGIC: [u8; 8] = *b"inplace1";
+const MAGIC: [u8; 8] = SchemeKind::InPlace.magic();
 const VERSION: u32 = 1;
 const STATE_AT: Offset = 512;
 /// Bytes of the header and of the state, checksums included.

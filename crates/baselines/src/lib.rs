@@ -2,7 +2,8 @@
 //!
 //! [`in_place`] protects nothing. The others share one [`store`](Store), whose streams, book and commit
 //! are the same for all: reading order `streams.rs`, `table.rs`, `store.rs`, then a scheme each. [`AnyScheme`] is
-//! any of them, or a scheme of the products. The lab and the benchmarks link this crate; no product does.
+//! any of them, or a scheme of the products, and [`AllSchemes`] serves a region with them. The lab and the benchmarks
+//! link this crate; no product does.
 //!
 //! ```text
 //! | header, records, mark | directory | extents of streams: home, table, journals, the scheme's own
@@ -24,7 +25,7 @@ mod store;
 pub mod thynvm;
 pub mod undo_log;
 
-pub use any::{AnyScheme, Setup, overlaps};
+pub use any::{AllSchemes, AnyScheme, Setup, overlaps};
 pub use copy_on_write::CopyOnWrite;
 pub use dude_tm::DudeTm;
 #[cfg(any(test, feature = "faults"))]

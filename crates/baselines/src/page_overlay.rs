@@ -331,7 +331,6 @@ impl Overlays {
 
 impl LineStore for Overlays {
     const KIND: SchemeKind = SchemeKind::PageOverlay;
-    const MAGIC: [u8; 8] = *b"overlay1";
     const GROWS: bool = true;
 
     fn load<M: Medium>(

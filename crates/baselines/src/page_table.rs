@@ -20,6 +20,7 @@ use super::fault::Fault;
 use crc32c::{crc32c, crc32c_append};
 use std::collections::HashMap;
 use std::mem::offset_of;
+use twinpage_core::SchemeKind;
 use twinpage_core::error::{Error, Result};
 use twinpage_core::geometry::Geometry;
 use twinpage_core::medium::{Cause, Medium, Offset};
@@ -104,15 +105,16 @@ impl Header {
         zerocopy::transmute!(record::seal(raw, &[], 0))
     }
 
-    pub(super) fn load<M: Medium>(medium: &Metered<M>, magic: [u8; 8], name: &str) -> Result<Header> {
+    pub(super) fn load<M: Medium>(medium: &Metered<M>, kind: SchemeKind) -> Result<Header> {
         let mut raw = RawHeader::new_zeroed();
         if medium.len() < BLOCK as u64 {
             let len = medium.len();
             return Err(Error::Foreign(format!("{len} bytes are too few for a store")));
         }
         medium.read(0, raw.as_mut_bytes())?;
+        let magic = kind.magic();
         if raw.magic != magic {
-            return Err(Error::Foreign(format!("it is no {name} store")));
+            return Err(Error::Foreign(format!("it is no {kind} store")));
         }
         let damaged = |why: &str| Error::Damaged {
             what: "header",
@@ -122,7 +124,7 @@ impl Header {
         record::verify(&raw, &[], 0).map_err(|_| damaged("its checksum does not fit"))?;
         if raw.version.get() != VERSION {
             return Err(Error::Foreign(format!(
-                "{name} format version {}, this build reads {VERSION}",
+                "{kind} format version {}, this build reads {VERSION}",
                 raw.version
             )));
         }

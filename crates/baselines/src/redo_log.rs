@@ -44,7 +44,6 @@ pub struct Redo {
 
 impl LineStore for Redo {
     const KIND: SchemeKind = SchemeKind::RedoLog;
-    const MAGIC: [u8; 8] = *b"redolog1";
 
     fn load<M: Medium>(medium: &mut Metered<M>, layout: &mut StoreLayout, _: &[u8]) -> Result<Redo> {
         layout.homes_are_there()?;

@@ -109,8 +109,6 @@ impl StoreLayout {
 pub trait LineStore: Sized + Debug {
     /// Which scheme it is.
     const KIND: SchemeKind;
-    /// How its stores begin.
-    const MAGIC: [u8; 8];
     /// Whether every page has its home in the stream of homes, from before its first write on.
     const HOMES: bool = true;
     /// As [`Simulated::writes_first`].
@@ -235,7 +233,7 @@ impl<M: Medium, P: LineStore> Store<M, P> {
         params: [u64; 2],
     ) -> Result<Store<M, P>> {
         let header = Header {
-            magic: P::MAGIC,
+            magic: P::KIND.magic(),
             geometry,
             id: id.unwrap_or_else(|| RandomState::new().build_hasher().finish()),
             params,
@@ -299,7 +297,7 @@ impl<M: Medium, P: LineStore> Store<M, P> {
     fn load(medium: &mut Metered<M>, fault: Option<Fault>) -> Result<(StoreLayout, P, Vec<u8>)> {
         medium.waits(Path::Critical);
         medium.on(Cause::Journal);
-        let header = Header::load(medium, P::MAGIC, P::KIND.name())?;
+        let header = Header::load(medium, P::KIND)?;
         if medium.len() < header.geometry.extent_bytes() as u64 {
             return Err(damaged("medium", medium.len(), "it ends within its first extent"));
         }

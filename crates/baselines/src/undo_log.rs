@@ -271,10 +271,6 @@ impl<const QUEUED: bool> LineStore for Undo<QUEUED> {
         true => SchemeKind::UndoLog,
         false => SchemeKind::Nvml,
     };
-    const MAGIC: [u8; 8] = match QUEUED {
-        true => *b"undolog1",
-        false => *b"undonvml",
-    };
     const WRITES_FIRST: Option<Cause> = Some(Cause::Log);
 
     fn load<M: Medium>(medium: &mut Metered<M>, layout: &mut StoreLayout, _: &[u8]) -> Result<Self> {

@@ -531,6 +531,9 @@ pub(crate) struct ProgramsArguments {
     /// Only these; all that are installed if none is named
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
+    /// Short jobs of every kind (compilers, shells, servers with their clients, science), which --kills proves
+    #[arg(long, requires = "kills")]
+    pub(crate) jobs: bool,
     /// How they are checkpointed; with --kills at the default pace unless one is named
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Mode::Default, Mode::Disk, Mode::Memory], default_value_if("kills", ArgPredicate::IsPresent, "default"))]
     pub(crate) mode: Vec<Mode>,

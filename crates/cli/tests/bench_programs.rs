@@ -73,6 +73,26 @@ fn a_program_is_proved_and_the_proof_is_json() {
 }
 
 #[test]
+fn a_job_is_proved_and_counted() {
+    let output = programs(&[
+        "--jobs",
+        "--only",
+        "bash-pipelines",
+        "--kills",
+        "1",
+        "--mode",
+        "16ms-memory",
+    ]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("bash-pipelines is not installed") {
+        return eprintln!("SKIPPED a_job_is_proved_and_counted: no bash here");
+    }
+    assert!(output.status.success(), "{said}");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("1 of 1 are the same"), "{shown}");
+}
+
+#[test]
 fn an_unknown_program_is_refused_with_those_there_are() {
     let output = programs(&["--only", "emacs"]);
     let said = String::from_utf8_lossy(&output.stderr);

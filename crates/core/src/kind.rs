@@ -33,37 +33,55 @@ pub enum SchemeKind {
 
 impl SchemeKind {
     /// All of them, the dual page first.
-    pub const ALL: [SchemeKind; 10] = [
-        SchemeKind::DualPage,
-        SchemeKind::Packed,
-        SchemeKind::UndoLog,
-        SchemeKind::Nvml,
-        SchemeKind::RedoLog,
-        SchemeKind::DudeTm,
-        SchemeKind::CopyOnWrite,
-        SchemeKind::ThyNvm,
-        SchemeKind::PageOverlay,
-        SchemeKind::InPlace,
-    ];
+    #[rustfmt::skip]
+    pub const ALL: [SchemeKind; 10] = {
+        use SchemeKind::{CopyOnWrite, DualPage, DudeTm, InPlace, Nvml, Packed, PageOverlay, RedoLog, ThyNvm, UndoLog};
+        [DualPage, Packed, UndoLog, Nvml, RedoLog, DudeTm, CopyOnWrite, ThyNvm, PageOverlay, InPlace]
+    };
 
     /// Those that products use. The others are baselines, which only the benchmarks and the lab link.
     pub const PRODUCTS: [SchemeKind; 2] = [SchemeKind::DualPage, SchemeKind::Packed];
 
     /// The name a user types.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
+        self.names().0
+    }
+
+    /// How a store of this scheme begins on its medium. Packed lines lie in a store of the dual page.
+    #[must_use]
+    pub const fn magic(self) -> [u8; 8] {
+        *self.names().1
+    }
+
+    const fn names(self) -> (&'static str, &'static [u8; 8]) {
         match self {
-            SchemeKind::DualPage => "dual-page",
-            SchemeKind::Packed => "packed",
-            SchemeKind::UndoLog => "undo-log",
-            SchemeKind::Nvml => "nvml",
-            SchemeKind::RedoLog => "redo-log",
-            SchemeKind::DudeTm => "dude-tm",
-            SchemeKind::CopyOnWrite => "copy-on-write",
-            SchemeKind::ThyNvm => "thynvm",
-            SchemeKind::PageOverlay => "page-overlay",
-            SchemeKind::InPlace => "in-place",
+            SchemeKind::DualPage => ("dual-page", b"twinpage"),
+            SchemeKind::Packed => ("packed", b"twinpage"),
+            SchemeKind::UndoLog => ("undo-log", b"undolog1"),
+            SchemeKind::Nvml => ("nvml", b"undonvml"),
+            SchemeKind::RedoLog => ("redo-log", b"redolog1"),
+            SchemeKind::DudeTm => ("dude-tm", b"dudetm_1"),
+            SchemeKind::CopyOnWrite => ("copy-on-write", b"copywrt1"),
+            SchemeKind::ThyNvm => ("thynvm", b"thynvm\0\x01"),
+            SchemeKind::PageOverlay => ("page-overlay", b"overlay1"),
+            SchemeKind::InPlace => ("in-place", b"inplace1"),
         }
+    }
+
+    /// Why a product neither makes nor opens a store of a baseline, and the way out.
+    pub(crate) fn is_elsewhere(self) -> String {
+        let own = SchemeKind::PRODUCTS.map(SchemeKind::name).join(" and ");
+        format!(
+            "the scheme {self} is of the crate twinpage-baselines: its stores are made and opened with \
+             `Options::open_with(path, &AllSchemes)`; the library's own schemes are {own}"
+        )
+    }
+
+    /// The scheme whose stores begin so: for the packed lines, the dual page below them.
+    #[must_use]
+    pub fn of_magic(magic: [u8; 8]) -> Option<SchemeKind> {
+        SchemeKind::ALL.into_iter().find(|kind| kind.magic() == magic)
     }
 }
 

@@ -64,7 +64,7 @@ pub use geometry::{Geometry, LineMask, PageId, PageLines};
 pub use kind::SchemeKind;
 pub use medium::{Cause, Flush, Medium, Offset, Path};
 pub use poison::Poison;
-pub use product::{ProductScheme, Setup};
+pub use product::{ProductScheme, Setup, Stores};
 pub use scheme::{
     Commit, Damage, Epoch, Idle, Info, LogInfo, PoolInfo, Pressure, Recovered, Scheme, Simulated, Traffic,
 };

@@ -1,4 +1,4 @@
-//! The scheme of a product: the dual page, or packed lines over it.
+//! The scheme of a product: the dual page, or packed lines over it; and how another takes its place.
 //!
 //! * What lies on the medium says which of the two made it, so that recovery needs no name.
 
@@ -61,12 +61,7 @@ impl<M: Medium> ProductScheme<M> {
                 };
                 ProductScheme::Packed(Box::new(Packed::create(below, &options)?))
             }
-            baseline => {
-                let products = SchemeKind::PRODUCTS.map(SchemeKind::name).join(" and ");
-                return Err(Error::Invalid(format!(
-                    "the scheme {baseline} is a baseline for benchmarks: {products} are for use"
-                )));
-            }
+            baseline => return Err(Error::Invalid(baseline.is_elsewhere())),
         })
     }
 
@@ -83,23 +78,33 @@ impl<M: Medium> ProductScheme<M> {
         Ok((ProductScheme::DualPage(Box::new(store)), found))
     }
 
-    /// Which scheme it is.
-    pub fn kind(&self) -> SchemeKind {
-        match self {
-            ProductScheme::DualPage(_) => SchemeKind::DualPage,
-            ProductScheme::Packed(_) => SchemeKind::Packed,
-        }
-    }
-
     /// The medium.
     pub fn medium(&self) -> &M {
         each!(self, store => store.medium())
     }
+}
 
-    /// The medium, and an end to the scheme.
-    pub fn into_medium(self) -> M {
-        each!(self, store => store.into_medium())
-    }
+/// Where stores come from: those of the products, or of a crate with other schemes.
+pub trait Stores {
+    /// A store on a medium.
+    type Scheme<M: Medium + Send + 'static>: Idle + Send + 'static;
+
+    /// A new store.
+    ///
+    /// # Errors
+    /// Those of the scheme.
+    fn create<M: Medium + Send + 'static>(
+        &self,
+        kind: SchemeKind,
+        medium: M,
+        setup: &Setup,
+    ) -> Result<Self::Scheme<M>>;
+
+    /// The store on a medium.
+    ///
+    /// # Errors
+    /// Those of the scheme.
+    fn recover<M: Medium + Send + 'static>(&self, medium: M) -> Result<(Self::Scheme<M>, Recovered)>;
 }
 
 impl<M: Medium> Scheme for ProductScheme<M> {

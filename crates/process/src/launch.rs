@@ -350,7 +350,7 @@ pub fn start(
     reach_exec(pid, command)
 }
 
-fn killed_before_it_began(signal: i32) -> Error {
+pub(crate) fn killed_before_it_began(signal: i32) -> Error {
     Error::State(format!(
         "the program was killed by signal {signal} before it began; start it again"
     ))

@@ -28,7 +28,7 @@ use crate::timers::Dues;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
-use twinpage_core::{Epoch, Recovered, Scheme};
+use twinpage_core::{Epoch, Geometry, Recovered, Scheme};
 use twinpage_os::Durability;
 use twinpage_os::cpuid::Level;
 use twinpage_os::messages;
@@ -183,6 +183,24 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
     start_helpers()?;
     let streams = Stdio::run(stdio::RealStreams::current()?, stream_options(directory))?;
     let setting = Setting::new(directory, streams, 0, directory.cpu_floor())?;
+    let (program, witness) = match to_first_instruction(setting, command, directory, store.geometry()) {
+        Err(error) if error.is_gone() => return Err(launch::killed_before_it_began(libc::SIGKILL)),
+        started => started?,
+    };
+    let ledger = Ledger::open(directory.path(), store.geometry());
+    session::run(program, store, witness, pace, ledger)
+}
+
+/// A new program, which has run nothing yet.
+///
+/// # Errors
+/// Also one that is [`Error::is_gone`], when it was killed.
+fn to_first_instruction(
+    setting: Setting,
+    command: &Command,
+    directory: &StateDir,
+    geometry: Geometry,
+) -> Result<(Program, OutputCommit)> {
     let terminal = setting.streams.terminal().map(|stream| stream as i32);
     launch::start(
         command,
@@ -196,7 +214,6 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
     let process = Process::open(PROGRAM_PID).map_err(look)?;
     let layout = Layout::open(PROGRAM_PID).map_err(look)?;
     let tracker = program::plant_and_track(&process, PROGRAM_PID, directory.cpu_floor())?;
-    let geometry = store.geometry();
     let memory = Memory::new(
         layout,
         tracker,
@@ -204,15 +221,13 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
         AdviceInForce::default(),
         geometry,
     );
-    let (program, witness) = setting.program(
+    setting.program(
         process,
         &[PROGRAM_PID],
         memory,
         command.words.clone(),
         Carried::default(),
-    )?;
-    let ledger = Ledger::open(directory.path(), geometry);
-    session::run(program, store, witness, pace, ledger)
+    )
 }
 
 fn go_on(

@@ -97,8 +97,6 @@ pub use error::{Error, Result};
 pub use handle::Handle;
 pub use heap::{Brand, Heap};
 pub use objects::{object, thread};
-#[doc(hidden)]
-pub use options::Stores;
 pub use options::{Consolidation, Options};
 pub use paging::Paging;
 pub use persist::{Empty, Persist};
@@ -107,7 +105,7 @@ pub use region::{Region, Update, View};
 pub use root::{Root, RootError, RootInfo};
 pub use shared::{Locked, LockedToRead, Shared};
 pub use statistics::Statistics;
-pub use twinpage_core::SchemeKind;
+pub use twinpage_core::{SchemeKind, Stores};
 pub use twinpage_os::Durability;
 /// Arrays whose versions lie on the medium itself, in files of their own.
 pub use twinpage_versions as versions;

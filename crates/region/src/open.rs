@@ -6,7 +6,7 @@ use crate::error::{Error, Result, RootError};
 use crate::inspect;
 use crate::marks;
 use crate::next_level::{Leveled, NextLevel, Owner};
-use crate::options::{Consolidation, Options, Products, Stores};
+use crate::options::{Consolidation, Options, Products};
 use crate::paging::Pager;
 use crate::region::{Inner, Region};
 use crate::sections::Sections;
@@ -19,7 +19,7 @@ use crate::zone::DATA_BYTES;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
-use twinpage_core::{Geometry, Idle, Medium};
+use twinpage_core::{Geometry, Idle, Medium, Stores};
 use twinpage_os::{Access, AnyMedium, Durability, Lock};
 
 /// How long a cut waits for an update if never said.
@@ -53,11 +53,27 @@ impl Options {
         self.open_with(path, &Products)
     }
 
-    /// As [`Options::open`], in a store of another make.
+    /// As [`Options::open`], on a scheme of another crate: those that papers measure the dual page against are in
+    /// `twinpage-baselines`. A region of theirs is always opened so.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # std::env::set_current_dir(folder.path())?;
+    /// use twinpage::{Region, SchemeKind};
+    /// use twinpage_baselines::AllSchemes;
+    ///
+    /// let options = Region::options().sections().scheme(SchemeKind::UndoLog);
+    /// let region = options.open_with("logged.twin", &AllSchemes)?;
+    /// let count = region.shared::<u64>("count")?;
+    /// region.atomic(|section| {
+    ///     *count.write(section) += 1;
+    ///     Ok::<(), twinpage::Error>(())
+    /// })?; // the old line was in the log, durable, before the new one was written home
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Options::open`].
-    #[doc(hidden)]
     pub fn open_with(self, path: impl AsRef<Path>, stores: &impl Stores) -> Result<Region> {
         self.mode()?;
         let path = path.as_ref();

@@ -5,7 +5,7 @@ use crate::marks::LINE;
 use crate::next_level::Wanted;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use twinpage_core::{Geometry, Idle, Medium, ProductScheme, Recovered, Scheme, SchemeKind, Setup};
+use twinpage_core::{Geometry, Medium, ProductScheme, Recovered, Scheme, SchemeKind, Setup, Stores};
 use twinpage_os::{AnyMedium, Draft, Durability};
 
 /// When pages that have two homes on the medium get one again. Each page that was written has two for a while: that of
@@ -32,34 +32,7 @@ pub enum Consolidation {
     WhenNeeded,
 }
 
-/// What a region's stores are: the library's own, or others, for a comparison on the same road.
-#[doc(hidden)]
-pub trait Stores {
-    /// A store on a medium.
-    type Scheme<M: Medium + Send + 'static>: Idle + Send + 'static;
-
-    /// A new store.
-    ///
-    /// # Errors
-    /// Those of the scheme.
-    fn create<M: Medium + Send + 'static>(
-        &self,
-        kind: SchemeKind,
-        medium: M,
-        setup: &Setup,
-    ) -> twinpage_core::Result<Self::Scheme<M>>;
-
-    /// The store on a medium.
-    ///
-    /// # Errors
-    /// Those of the scheme.
-    fn recover<M: Medium + Send + 'static>(
-        &self,
-        medium: M,
-    ) -> twinpage_core::Result<(Self::Scheme<M>, Recovered)>;
-}
-
-/// The library's own.
+/// The library's own stores.
 pub(crate) struct Products;
 
 impl Stores for Products {
@@ -277,8 +250,8 @@ impl Options {
         }
     }
 
-    /// How lines become durable all at once: one of [`SchemeKind::PRODUCTS`]. If not said, the dual page on
-    /// memory, and on a disk packed lines over it.
+    /// How lines become durable all at once: one of [`SchemeKind::PRODUCTS`], or with [`Options::open_with`] any. If
+    /// not said, the dual page on memory, and on a disk packed lines over it.
     pub fn scheme(self, scheme: SchemeKind) -> Options {
         Options {
             scheme: Some(scheme),

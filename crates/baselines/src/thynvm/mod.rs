@@ -379,7 +379,6 @@ impl Page {
 
 impl LineStore for Hybrid {
     const KIND: SchemeKind = SchemeKind::ThyNvm;
-    const MAGIC: [u8; 8] = *b"thynvm\0\x01";
 
     fn load<M: Medium>(medium: &mut Metered<M>, layout: &mut StoreLayout, section: &[u8]) -> Result<Hybrid> {
         layout.homes_are_there()?;

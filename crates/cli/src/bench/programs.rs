@@ -1,7 +1,8 @@
 //! `twinpage bench programs`: programs of other people doing real work, alone and under checkpoints, in turns; or,
 //! with `--kills`, proved to survive.
 //!
-//! * Which programs, and how each is made and started, is in `programs/programs.toml`.
+//! * Which programs, and how each is made and started, is in `programs/programs.toml`; short jobs, which are proved and
+//!   not measured, are in `programs/jobs.toml`.
 //! * Each run starts in an empty directory. What it prints, leaves and ends with is compared with the run alone.
 //! * A program that is not installed is named, never left out in silence.
 
@@ -19,7 +20,8 @@ use twinpage_commands::report::{machine, median, table};
 use twinpage_os::messages;
 use twinpage_process::statistics::Percentiles;
 
-const LIST: &str = include_str!("../../programs/programs.toml");
+const PROGRAMS: &str = include_str!("../../programs/programs.toml");
+const JOBS: &str = include_str!("../../programs/jobs.toml");
 /// The exit code when a program came to another end under twinpage.
 const DIFFERENT: u8 = 1;
 const SECONDS_PER_HOUR: f64 = 3600.0;
@@ -134,7 +136,7 @@ struct Outcome {
 }
 
 pub(crate) fn bench(arguments: &ProgramsArguments) -> Result<ExitCode, String> {
-    let programs = chosen(&arguments.only)?;
+    let programs = chosen(arguments)?;
     let scratch = tempfile::Builder::new().prefix("twinpage-programs-").tempdir();
     let scratch = scratch.map_err(|error| format!("cannot make a scratch directory: {error}"))?;
     let (mut rows, mut proofs, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
@@ -148,14 +150,23 @@ pub(crate) fn bench(arguments: &ProgramsArguments) -> Result<ExitCode, String> {
             left_out.push(&program.name);
             continue;
         }
-        place.prepare()?;
-        match arguments.kills {
-            Some(kills) => {
+        match (place.prepare(), arguments.kills) {
+            (Ok(()), Some(kills)) => {
                 for mode in &arguments.mode {
                     proofs.push(place.prove(*mode, kills)?);
                 }
             }
-            None => rows.extend(place.measure(arguments)?),
+            (Err(why), Some(_)) => proofs.extend(arguments.mode.iter().map(|mode| Proof {
+                program: program.name.clone(),
+                mode: mode.name(),
+                identical: None,
+                error: Some(why.clone()),
+                found: None,
+            })),
+            (prepared, None) => {
+                prepared?;
+                rows.extend(place.measure(arguments)?);
+            }
         }
         place.remove()?;
     }
@@ -176,9 +187,14 @@ pub(crate) fn bench(arguments: &ProgramsArguments) -> Result<ExitCode, String> {
     })
 }
 
-/// The programs named; all if none is.
-fn chosen(names: &[String]) -> Result<Vec<Program>, String> {
-    let mut list: List = toml::from_str(LIST).map_err(|error| format!("programs.toml: {error}"))?;
+/// The programs named; all of their list if none is.
+fn chosen(arguments: &ProgramsArguments) -> Result<Vec<Program>, String> {
+    let names = &arguments.only;
+    let (file, text) = match arguments.jobs {
+        true => ("jobs.toml", JOBS),
+        false => ("programs.toml", PROGRAMS),
+    };
+    let mut list: List = toml::from_str(text).map_err(|error| format!("{file}: {error}"))?;
     let known: BTreeSet<&str> = list.program.iter().map(|program| program.name.as_str()).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(name.as_str())) {
         let known: Vec<&str> = list.program.iter().map(|program| program.name.as_str()).collect();
@@ -506,6 +522,14 @@ fn report_proofs(
         ]);
     }
     println!("{shown}");
+    let same = proofs
+        .iter()
+        .filter(|proof| proof.identical == Some(true))
+        .count();
+    println!(
+        "{same} of {} are the same, however often they are killed.",
+        proofs.len()
+    );
     for proof in proofs {
         let difference = proof.found.as_ref().map(|found| &found["difference"]);
         match (&proof.error, difference) {

@@ -9,7 +9,7 @@ use twinpage_campaign::seed;
 use crate::support::chance;
 use crate::support::process::{Victim, family, kill, name_of, twinpage};
 use crate::support::program::compile;
-use crate::support::state::{on_state, wait_until};
+use crate::support::state::{info, wait_until};
 
 /// A shell that works until a file is there, beside sleepers.
 const SCRIPT: &str = "for i in 1 2 3 4 5 6; do sleep 100000 & all=\"$all $!\"; done
@@ -28,9 +28,7 @@ fn begin(work: &Path, words: &[&str], program: &[&str]) -> Child {
 }
 
 fn epoch(work: &Path) -> u64 {
-    let out = on_state(&["info", "--json"], &work.join("state"));
-    let told: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
-    told["epoch"].as_u64().unwrap_or(0)
+    info(&work.join("state"))["epoch"].as_u64().unwrap_or(0)
 }
 
 /// How often each sleeper was given a processor: the third number of proc_pid_schedstat(5).

@@ -20,7 +20,7 @@ use twinpage::window::{WINDOW_BYTES, ZONE};
 use twinpage::{Durability, Persist, Region, Root};
 
 use crate::support::process::twinpage;
-use crate::support::state::{Killed, on_state, refused_in_order, to_form_of_earlier_builds};
+use crate::support::state::{Killed, info, on_state, refused_in_order, to_form_of_earlier_builds};
 use crate::support::{chance, say};
 
 const PAGE: usize = 4096;
@@ -354,8 +354,7 @@ fn a_state_of_an_earlier_build() {
 #[test]
 fn a_state_of_a_tree_of_programs() {
     let killed = Killed::midway_in_a_tree();
-    let info = on_state(&["info", "--json"], &killed.path("state"));
-    let info: serde_json::Value = serde_json::from_slice(&info.stdout).expect("a document");
+    let info = info(&killed.path("state"));
     assert_eq!(info["program"]["processes"], 3, "{info}");
     damaged_states("a state of a tree of programs", &killed, |_| "store".into());
 }

@@ -8,7 +8,7 @@ use twinpage_campaign::seed;
 
 use crate::support::chance;
 use crate::support::process::{Victim, kill, twinpage};
-use crate::support::state::{Killed, on_state, refused_in_order, wait_until};
+use crate::support::state::{Killed, info, on_state, refused_in_order, wait_until};
 
 fn fork(state: &Path, new: &Path) -> Output {
     let mut command = twinpage();
@@ -126,7 +126,7 @@ fn what_cannot_be_forked_is_told_and_leaves_nothing() {
     command.args(["run", "--state", "state", "--", "sleep", "600"]);
     let mut child = command.current_dir(folder).spawn().expect("twinpage starts");
     wait_until("it has a checkpoint", || {
-        String::from_utf8_lossy(&on_state(&["info", "--json"], &state).stdout).contains("\"threads\"")
+        info(&state)["program"]["threads"].is_number()
     });
     refused("in use", &state, &other, "in use");
     kill(&mut child, Victim::Tree, &mut chance(seed(), "fork"));

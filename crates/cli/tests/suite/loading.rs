@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -88,7 +88,7 @@ fn a_program_is_killed_while_its_memory_comes_back() {
     ));
 }
 
-/// The first traced process below a `twinpage resume`, as soon as there is one.
+/// The first traced process below a `twinpage run` or `resume`, as soon as there is one.
 fn first_traced(child: &Child) -> i32 {
     let children = |pid: u32| {
         let file = format!("/proc/{pid}/task/{pid}/children");
@@ -140,6 +140,33 @@ fn a_program_is_killed_while_its_process_is_made() {
         (Some(0), "end\n"),
         "TWINPAGE_SEED={seed}"
     );
+}
+
+/// The same of one that is begun: it is told that it was killed, whatever twinpage was about to do with it.
+#[test]
+fn a_program_is_killed_before_its_first_checkpoint() {
+    let (seed, scratch) = (seed(), tempfile::tempdir().expect("a scratch directory"));
+    let mut chance = chance(seed, "killed while it is begun");
+    for round in 0..either(30, 300) {
+        let mut command = twinpage();
+        command.args(["run", "--every", "5ms", "--state"]);
+        command.arg(scratch.path().join(round.to_string()));
+        command.args(["--", "sleep", "1000"]).stderr(Stdio::piped());
+        let child = command.spawn().expect("twinpage starts");
+        let traced = first_traced(&child);
+        let later = [0, chance.u64(0..100), chance.u64(0..20_000)][chance.usize(0..3)];
+        std::thread::sleep(Duration::from_micros(later));
+        send(traced, Signal::KILL);
+        let out = child.wait_with_output().expect("wait for twinpage");
+        let said = String::from_utf8_lossy(&out.stderr);
+        let repeat = format!("round {round}; TWINPAGE_SEED={seed}: {said}");
+        assert!(said.contains("killed") && !said.contains("os error"), "{repeat}");
+        let killed = Some(Signal::KILL.as_raw());
+        assert!(
+            out.status.code() == Some(125) || out.status.signal() == killed,
+            "{repeat}"
+        );
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::rest::epoch;
 use crate::support::process::{twinpage, with_argument};
 use crate::support::program::{python_with, which};
-use crate::support::state::{on_state, wait_until};
+use crate::support::state::{info, on_state, wait_until};
 use crate::support::{may_change_users, say, skip};
 
 const KILLS: u32 = 10;
@@ -228,11 +228,7 @@ fn a_tmux_session_without_a_client_is_killed() {
         if words.is_empty() {
             session.ask(&["detach-client", "-s", "0"]).expect("it leaves");
         }
-        let has_left = || {
-            let info = on_state(&["info", "--json"], &session.path("state"));
-            let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap_or_default();
-            info["program"]["ended"]["exit"] == 0
-        };
+        let has_left = || info(&session.path("state"))["program"]["ended"]["exit"] == 0;
         let mut total = 0;
         for round in 1..=3 {
             wait_until("a checkpoint without the client", has_left);

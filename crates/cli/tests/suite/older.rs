@@ -8,7 +8,7 @@ use twinpage_campaign::seed;
 
 use crate::support::chance;
 use crate::support::process::{Victim, kill, twinpage};
-use crate::support::state::{on_state, refused_in_order, wait_until};
+use crate::support::state::{info, on_state, refused_in_order, wait_until};
 
 /// Counts into a file that it holds open, until it is told to end; then says how far it came.
 const COUNTING: &str =
@@ -93,10 +93,8 @@ impl Counter {
 }
 
 fn older(state: &Path) -> Option<Vec<(u64, bool)>> {
-    let out = on_state(&["info", "--json"], state);
-    let info: serde_json::Value = serde_json::from_slice(&out.stdout).ok()?;
     let each = |one: &serde_json::Value| Some((one["number"].as_u64()?, one["left"].as_bool()?));
-    info["older"].as_array()?.iter().map(each).collect()
+    info(state)["older"].as_array()?.iter().map(each).collect()
 }
 
 fn numbers(older: &[(u64, bool)], left: bool) -> Vec<u64> {

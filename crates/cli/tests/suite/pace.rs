@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::rest::{epoch, written};
 use crate::support::process::{Victim, kill, twinpage};
 use crate::support::program::compile;
-use crate::support::state::{on_state, wait_until};
+use crate::support::state::{info, on_state, wait_until};
 
 /// A program that writes to a thousand pages again and again for two seconds.
 fn busy(binary: &str, options: &[&str], scratch: &Path) -> Child {
@@ -75,11 +75,7 @@ fn what_was_chosen_is_told_while_it_runs() {
         &["--slowdown", "1%", "--write-rate", "1kB/s"],
         scratch.path(),
     );
-    let pace = || {
-        let out = on_state(&["info", "--json"], &state);
-        let told: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
-        told["pace"].clone()
-    };
+    let pace = || info(&state)["pace"].clone();
     wait_until("a pace is chosen", || pace()["why"] == "write-rate");
     let told = pace();
     for field in ["every_ms", "run_s", "slowdown", "bytes_per_hour", "would_lose_ms"] {
@@ -107,8 +103,7 @@ fn scattered_changes_are_written_by_lines() {
     command.args(["--", &binary, "lines"]);
     let mut child = command.spawn().expect("twinpage starts");
     let told = || {
-        let out = on_state(&["info", "--json"], &state);
-        let told: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+        let told = info(&state);
         let is_new = told["epoch"].as_u64().unwrap_or(0) == 0;
         assert!(is_new || told["scheme"] == "packed", "{told}");
         ["epochs", "changed_bytes", "bytes_written", "lines"]
@@ -170,26 +165,27 @@ fn a_person_is_answered() {
     };
     heard("ready\n");
     let every_ms = || {
-        let out = on_state(&["info", "--json"], &state);
-        let told: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+        let told = info(&state);
         (told["pace"]["run_s"].as_f64() > Some(6.0))
             .then(|| told["pace"]["every_ms"].as_f64().expect("an interval"))
     };
     wait_until("the pace is known, and something was spared", || {
         every_ms().is_some()
     });
-    for round in 0..4 {
+    // Of five: another program may be on the processors when one is typed.
+    let mut shares = [0; 5].map(|_| {
         std::thread::sleep(Duration::from_secs(2)); // what an early one takes is spared again
         let every_ms = every_ms().expect("an interval");
         let typed = Instant::now();
-        writeln!(input, "line {round}").expect("the program hears");
-        heard(&format!("line {round}\n"));
-        let waited_ms = typed.elapsed().as_secs_f64() * 1e3;
-        assert!(
-            waited_ms < every_ms / 2.0,
-            "round {round}: {waited_ms:.0} ms, where a checkpoint comes every {every_ms:.0} ms"
-        );
-    }
+        writeln!(input, "a line").expect("the program hears");
+        heard("a line\n");
+        typed.elapsed().as_secs_f64() * 1e3 / every_ms
+    });
+    shares.sort_by(f64::total_cmp);
+    assert!(
+        shares[2] < 0.5,
+        "waits, in intervals of the checkpoints: {shares:.2?}"
+    );
     drop(input);
     heard("end\n");
     assert!(child.wait().expect("wait for twinpage").success());

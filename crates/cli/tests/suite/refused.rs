@@ -12,7 +12,7 @@ use twinpage_campaign::seed;
 use crate::support::campaign::{Campaign, Oracle, oracle};
 use crate::support::process::twinpage;
 use crate::support::program::{compile, python_with, sources};
-use crate::support::state::{on_state, wait_until};
+use crate::support::state::{info, wait_until};
 use crate::support::{chance, say, sink};
 
 /// An attempt and the words one of which a refusal must use.
@@ -351,9 +351,7 @@ fn what_programs_go_without_is_listed() {
             .output()
             .expect("twinpage starts");
         assert_eq!(out.status.code(), words[0].parse().ok());
-        let info = on_state(&["info", "--json"], &state);
-        let info: serde_json::Value = serde_json::from_slice(&info.stdout).expect("a document");
-        let listed = info["refused"].as_array().expect("a list").clone();
+        let listed = info(&state)["refused"].as_array().expect("a list").clone();
         let listed = listed
             .iter()
             .map(|call| call.as_str().expect("a text").to_owned());

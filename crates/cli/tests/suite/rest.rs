@@ -146,9 +146,7 @@ fn processes_that_sleep_write_nothing() {
 
 /// How long the program did nothing since its last checkpoint.
 fn rested_s(state: &Path) -> f64 {
-    let out = on_state(&["info", "--json"], state);
-    let told: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
-    told["program"]["rested_s"].as_f64().unwrap_or(0.0)
+    info(state)["program"]["rested_s"].as_f64().unwrap_or(0.0)
 }
 
 /// Its clock goes on from where it was killed, not from a checkpoint long before: half of the sleep was over then.

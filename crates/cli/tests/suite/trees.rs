@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use twinpage_campaign::{either, seed};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::support::campaign::{Campaign, oracle};
 use crate::support::process::{Victim, ended_before, family, kill, name_of, twinpage};
 use crate::support::program::{compile, named, package_of, python_with, which};
-use crate::support::state::{on_state, wait_until};
+use crate::support::state::{info, wait_until};
 use crate::support::{chance, may_change_users, say, sink, skip};
 
 /// `twinpage prove` finds that the script comes to the same end, however often it is killed.
@@ -246,17 +246,14 @@ impl Life {
         wait_until(words, || self.read("err").contains(words));
     }
 
+    /// Null while there is no checkpoint.
     pub(super) fn info(&self) -> serde_json::Value {
-        let Output { stdout, stderr, .. } = on_state(&["info", "--json"], &self.path("state"));
-        let why = String::from_utf8_lossy(&stderr);
-        serde_json::from_slice(&stdout).unwrap_or_else(|error| panic!("no document ({error}): {why}"))
+        info(&self.path("state"))
     }
 
     /// How many processes the last checkpoint has; 0 when there is none yet.
     pub(super) fn processes(&self) -> u64 {
-        let Output { stdout, .. } = on_state(&["info", "--json"], &self.path("state"));
-        let info: serde_json::Value = serde_json::from_slice(&stdout).unwrap_or_default();
-        info["program"]["processes"].as_u64().unwrap_or(0)
+        self.info()["program"]["processes"].as_u64().unwrap_or(0)
     }
 
     /// Waits for a checkpoint from now on with at least that many processes.
@@ -264,8 +261,7 @@ impl Life {
         let seen = format!("a checkpoint with {processes} processes");
         let now = now_ns() / 1_000_000;
         wait_until(&seen, || {
-            let Output { stdout, .. } = on_state(&["info", "--json"], &self.path("state"));
-            let info: serde_json::Value = serde_json::from_slice(&stdout).unwrap_or_default();
+            let info = self.info();
             let number = |name: &str| info["program"][name].as_u64().unwrap_or(0);
             number("processes") >= processes && u128::from(number("checkpoint_unix_ms")) > now
         });

@@ -19,6 +19,7 @@
 
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
+use crate::kind::SchemeKind;
 use crate::medium::Offset;
 use crate::record::{self, Record};
 use crate::scheme::Epoch;
@@ -41,7 +42,7 @@ pub(super) const JOURNAL_LIMIT: u64 = 1 << 40;
 /// Bytes of the superblock, and of a switch record.
 pub(super) const BLOCK: usize = 64;
 
-pub(crate) const MAGIC: [u8; 8] = *b"twinpage";
+pub(crate) const MAGIC: [u8; 8] = SchemeKind::DualPage.magic();
 const SWITCH_MAGIC: [u8; 4] = *b"TpSw";
 
 /// The bytes of the superblock.
@@ -176,7 +177,10 @@ impl Superblock {
         }
         let raw: RawSuperblock = transmute!(*block);
         if raw.magic != MAGIC {
-            return Err(Error::Foreign("it does not begin with \"twinpage\"".into()));
+            return Err(Error::Foreign(match SchemeKind::of_magic(raw.magic) {
+                Some(baseline) => baseline.is_elsewhere(),
+                None => "it does not begin with \"twinpage\"".into(),
+            }));
         }
         let version = raw.version.get();
         if !(VERSION..=VERSION_PAYLOADS).contains(&version) {

@@ -1,7 +1,6 @@
 //! Real kills of a bank: four threads pay from account to account by sections, and many of them fail. The sum is kept, a
 //! tree is in order, the links of a list are those of the last payments, and every section that returned is there. `TWINPAGE_LONG` makes it thousands of kills.
 
-use super::schemes::AllSchemes;
 use super::sections;
 use super::support::{again, folders, when_free};
 use std::io::{BufRead, BufReader, Write};
@@ -10,6 +9,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 use twinpage::collections::{BTreeMap, Box, HashMap, Vec as List};
 use twinpage::{Error, Handle, Persist, Region, Result, SchemeKind};
+use twinpage_baselines::AllSchemes;
 
 const PATH: &str = "TWINPAGE_TEST_BANK";
 const CASE: &str = "TWINPAGE_TEST_CASE";

@@ -3,36 +3,8 @@
 use super::sections;
 use super::support::{folders, when_free};
 use super::undo::{lives, seeded};
-use twinpage::{Region, SchemeKind, Stores};
-use twinpage_baselines::{AnyScheme, Setup};
-use twinpage_core::{Medium, Recovered, Result};
-
-/// Stores of every scheme.
-pub(super) struct AllSchemes;
-
-impl Stores for AllSchemes {
-    type Scheme<M: Medium + Send + 'static> = AnyScheme<M>;
-
-    fn create<M: Medium + Send + 'static>(
-        &self,
-        kind: SchemeKind,
-        medium: M,
-        setup: &twinpage_core::Setup,
-    ) -> Result<AnyScheme<M>> {
-        let setup = Setup {
-            pool: setup.pool,
-            journal_bytes: setup.journal_bytes,
-            checksums: setup.checksums,
-            id: setup.id,
-            ..Setup::new(setup.geometry)
-        };
-        AnyScheme::create(kind, medium, &setup)
-    }
-
-    fn recover<M: Medium + Send + 'static>(&self, medium: M) -> Result<(AnyScheme<M>, Recovered)> {
-        AnyScheme::recover(medium)
-    }
-}
+use twinpage::{Region, SchemeKind};
+use twinpage_baselines::AllSchemes;
 
 #[test]
 fn every_scheme_serves_sections() {
@@ -48,5 +20,22 @@ fn every_scheme_serves_sections() {
             };
             lives(kind.name(), &open, steps, &mut random);
         }
+    }
+}
+
+#[test]
+fn what_the_library_alone_cannot_open_says_how_it_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    for kind in SchemeKind::ALL {
+        if SchemeKind::PRODUCTS.contains(&kind) {
+            continue;
+        }
+        let path = folder.path().join(kind.name());
+        let made = sections().scheme(kind).open(&path).unwrap_err().to_string();
+        assert!(made.contains("twinpage-baselines"), "{made}");
+        drop(sections().scheme(kind).open_with(&path, &AllSchemes).unwrap());
+        let opened = sections().open(&path).unwrap_err().to_string();
+        assert!(opened.contains("twinpage-baselines"), "{kind}: {opened}");
+        assert!(opened.contains(kind.name()), "{kind}: {opened}");
     }
 }

@@ -9,7 +9,7 @@ use twinpage_campaign::seed;
 use super::chance;
 use super::ordinary::OrdinaryUser;
 use super::process::{Victim, kill, twinpage};
-use super::state::{on_state, wait_until};
+use super::state::{info, wait_until};
 
 /// A server of ours and what it prints.
 pub(crate) struct Server {
@@ -80,9 +80,7 @@ impl Server {
 
     /// How many checkpoints are durable.
     pub(crate) fn epoch(&self) -> u64 {
-        let info = on_state(&["info", "--json"], &self.state());
-        let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap_or_default();
-        info["epoch"].as_u64().unwrap_or(0)
+        info(&self.state())["epoch"].as_u64().unwrap_or(0)
     }
 
     /// Waits until it holds; fails when the server ends before.

@@ -185,7 +185,7 @@ pub(crate) fn to_form_of_earlier_builds(state: &Path) {
     let (path, made) = (state.join("store"), state.join("store.made"));
     let packed = AnyMedium::open(&path, Durability::Disk, Access::ReadOnly).expect("the store");
     let (packed, found) = ProductScheme::recover(packed).expect("a whole store");
-    if packed.kind() != SchemeKind::Packed {
+    if packed.info().scheme != SchemeKind::Packed.name() {
         return;
     }
     // In memory, so that no commit waits for the disk.
