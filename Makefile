@@ -8,9 +8,9 @@ TEST = --profile $(PROFILE) --workspace --features twinpage/serde --no-fail-fast
 # A shell ignores signals for what it runs in the background; some tests send them.
 RUN_TESTS = env --default-signal cargo test --lib --bins --tests $(TEST)
 
-# Much of a test waits for programs that it kills: several times as many run at once as there are processors, and the
+# Much of a test waits for programs that it kills: twice as many run at once as there are processors, and the
 # parts side by side. Clippy, which keeps both busy, has a target directory of its own: none waits for the other.
-test: export RUST_TEST_THREADS = 6
+test: export RUST_TEST_THREADS = 4
 test: PROFILE = gate
 test:
 	cargo fmt --all --check
