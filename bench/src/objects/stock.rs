@@ -3,6 +3,7 @@
 //! * A call reads or writes one row, of a random item. Each thread has items of its own, so that what a store must hold
 //!   follows from how often each of them called.
 
+use super::native::lock;
 use super::variant::{Variant, Workload};
 use super::{Done, ObjectArguments, place, team};
 use crate::engine::{Engine, Kind, Name, Result};
@@ -11,7 +12,7 @@ use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use twinpage::collections::BTreeMap as Tree;
 use twinpage::{Persist, Region, Update};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -158,7 +159,7 @@ pub(super) fn native(arguments: &ObjectArguments) -> Result<Done> {
     let rows = (0..arguments.items).map(|item| (item, Row::first(item)));
     let tree: Mutex<BTreeMap<u64, Row>> = Mutex::new(rows.collect());
     let call = |row: Row| {
-        let mut tree = tree.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tree = lock(&tree);
         match arguments.workload {
             Workload::StockGet => is_right(tree.get(&row.item).copied(), row.item),
             _ => {
@@ -168,11 +169,7 @@ pub(super) fn native(arguments: &ObjectArguments) -> Result<Done> {
         }
     };
     let (done, counts) = run_threads(arguments, &call, || Ok(()))?;
-    let found: Vec<Row> = tree
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner)
-        .into_values()
-        .collect();
+    let found: Vec<Row> = lock(&tree).values().copied().collect();
     team::compared(&found, &expected(arguments, &counts))?;
     Ok(done)
 }

@@ -205,7 +205,7 @@ pub fn await_first_stop(tid: Tid) -> io::Result<()> {
     }
 }
 
-/// Lets a thread that stopped on its way out exit. The error of requests for a thread that is gone: `ESRCH`.
+/// Lets an exiting thread exit. Returns the error of a request to a thread that is gone, `ESRCH`.
 pub(crate) fn let_end(tid: Tid, status: Status) -> io::Error {
     if status == Status::Event(EVENT_EXIT)
         && let Err(error) = go_on(tid, 0)

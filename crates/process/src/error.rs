@@ -102,7 +102,7 @@ impl Error {
         lacks_files(source)
     }
 
-    /// Whether an error of a restore means that the program was killed. It cannot exit by itself before it runs.
+    /// Whether an error of a restore means that the program was killed: a program that has not run cannot exit.
     #[must_use]
     pub fn is_kill(&self) -> bool {
         matches!(self, Error::Killed) || self.is_gone()

@@ -10,12 +10,12 @@ use crate::support::chance;
 use crate::support::process::{Victim, kill, with_argument};
 use crate::support::program::{python_with, which};
 use crate::support::skip;
-use crate::support::state::wait_until;
+use crate::support::state::{info, wait_until};
 use crate::trees::Life;
 
 /// Whether the last checkpoint has this number of processes, and the first one is none of them.
 fn is_outlived(life: &Life, processes: u64) -> bool {
-    let info = life.info();
+    let info = info(&life.path("state")); // null while there is none
     let program = &info["program"];
     program["ended"].is_object()
         && program["finished"] == false

@@ -246,14 +246,17 @@ impl Life {
         wait_until(words, || self.read("err").contains(words));
     }
 
-    /// Null while there is no checkpoint.
     pub(super) fn info(&self) -> serde_json::Value {
-        info(&self.path("state"))
+        let info = info(&self.path("state"));
+        assert!(info.is_object(), "no document: {}", self.read("err"));
+        info
     }
 
     /// How many processes the last checkpoint has; 0 when there is none yet.
     pub(super) fn processes(&self) -> u64 {
-        self.info()["program"]["processes"].as_u64().unwrap_or(0)
+        info(&self.path("state"))["program"]["processes"]
+            .as_u64()
+            .unwrap_or(0)
     }
 
     /// Waits for a checkpoint from now on with at least that many processes.
@@ -261,7 +264,7 @@ impl Life {
         let seen = format!("a checkpoint with {processes} processes");
         let now = now_ns() / 1_000_000;
         wait_until(&seen, || {
-            let info = self.info();
+            let info = info(&self.path("state"));
             let number = |name: &str| info["program"][name].as_u64().unwrap_or(0);
             number("processes") >= processes && u128::from(number("checkpoint_unix_ms")) > now
         });

@@ -1,13 +1,12 @@
 //! A paper's evaluation, repeated small.
 
+use crate::record::ready;
 use std::process::{Command, Stdio};
 use twinpage_lab::eval::{ARTIFACTS, Document, Evaluation, Paper, Request, Verdict, do_only, evaluate};
 use twinpage_lab::provenance::Provenance;
 use twinpage_lab::schemes::SchemeName;
 use twinpage_lab::sweep::Sweep;
-use twinpage_lab::trace::{
-    Addresses, Clock, Event, Header, NativeWriter, Record, Window, can_record, record,
-};
+use twinpage_lab::trace::{Addresses, Clock, Event, Header, NativeWriter, Record, Window, record};
 
 fn request(paper: Paper, artifacts: &[&str]) -> Request {
     Request {
@@ -108,12 +107,7 @@ fn what_is_open_is_varied() {
 /// What stands in for `gamess`, `h264ref` and `povray`, and so for a whole mix: a program of the system, recorded here.
 #[test]
 fn a_mix_of_recorded_programs_is_played_and_the_others_are_named() {
-    if !can_record() {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "CI needs qemu-user: apt install qemu-user"
-        );
-        eprintln!("SKIPPED: qemu-user is not installed (apt install qemu-user)");
+    if !ready() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use twinpage_lab::trace::{Event, RecordError, Recorded, Trace, Window, can_record, record};
 
 /// False, loudly, where nothing can be recorded; in CI that is a failure.
-fn ready() -> bool {
+pub(crate) fn ready() -> bool {
     let ready = can_record();
     if !ready {
         assert!(

@@ -442,7 +442,7 @@ fn start_child(context: &Context, around: &Surroundings<'_>, sources: &files::So
             Some(Status::Exited(code)) => return Err(not_prepared(code, &fixed.kernel.directory)),
             Some(Status::Killed(_)) => return Err(Error::Killed),
             Some(Status::Signal(signal)) => trace::go_on(pid, signal).map_err(make)?,
-            // It may have stopped on its way out (PTRACE_EVENT_EXIT).
+            // For example the stop of an exiting process (PTRACE_EVENT_EXIT).
             Some(_) => trace::go_on(pid, 0).map_err(make)?,
             None => {}
         }
