@@ -12,9 +12,10 @@ use serde_json::Value;
 use twinpage_os::Lock;
 
 use crate::support::process::{Victim, family, kill, name_of, twinpage};
-use crate::support::program::python_with;
+use crate::support::program::{compile, python_with};
 use crate::support::state::{refused_in_order, wait_until};
 use crate::support::{chance, skip};
+use twinpage_campaign::either;
 
 /// Counts in bash, in rounds, until a file is there; then it says how far it came.
 const UNTIL_TOLD: &str =
@@ -165,6 +166,44 @@ fn a_signal_tells_of_a_resume() {
         }
         kill(&mut child, Victim::Tree, &mut chance(seed(), "resume signal"));
         assert_eq!(printed().matches("begins").count(), 1);
+    }
+}
+
+/// A signal that waits for a program as it goes on does not end a call that blocks it: it is handled after the call.
+#[test]
+fn a_signal_does_not_end_a_call_that_blocks_it() {
+    let Some(program) = compile("masks.c", &[]) else {
+        return; // said
+    };
+    let lives = either(8, 40);
+    for script in ["exec \"$0\"", "\"$0\"; exit"] {
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        let (state, seen) = (scratch.path().join("state"), scratch.path().join("out"));
+        let start = |command: &mut Command| {
+            let file = fs::OpenOptions::new().append(true).create(true).open(&seen);
+            command
+                .stdout(file.expect("a file"))
+                .spawn()
+                .expect("twinpage starts")
+        };
+        let mut command = twinpage();
+        let command = command.args(["run", "--every", "10ms", "--resume-signal", "USR1", "--state"]);
+        let mut child = start(command.arg(&state).args(["--", "sh", "-c", script, &program]));
+        let mut chance = chance(seed(), "a signal that a call blocks");
+        for life in 0..lives {
+            let told = format!(", told {life}\n");
+            let rounds = chance.usize(1..4);
+            wait_until("it was told, and goes on", || {
+                let ended = child.try_wait().expect("wait for twinpage");
+                assert!(ended.is_none(), "life {life}: a call ended early: {ended:?}");
+                let printed = fs::read_to_string(&seen).expect("what it printed");
+                printed.matches(&told).count() >= rounds
+            });
+            kill(&mut child, Victim::Tree, &mut chance);
+            let mut command = twinpage();
+            child = start(command.args(["resume", "--every", "10ms"]).arg(&state));
+        }
+        kill(&mut child, Victim::Tree, &mut chance);
     }
 }
 

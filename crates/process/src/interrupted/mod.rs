@@ -17,10 +17,12 @@
 //!   result. Until then the program's own are what a checkpoint keeps.
 //! * A signal with a handler ends an altered call as it would have ended the call alone: with what was done,
 //!   or `EINTR`. A signal that is ignored does not, though it wakes a traced thread.
+//! * A signal that a call blocks by a mask of its own waits until the call has ended, also while it is begun again.
 //! * What must be in the program's memory for an altered call (a time, a list of buffers) is in a slot of the
 //!   page that is twinpage's own there.
 
 mod limits;
+mod masks;
 mod rest;
 mod terminals;
 
@@ -361,6 +363,22 @@ impl Calls {
         };
         self.finish(tid);
         Ok(true)
+    }
+
+    /// Whether a signal that comes to a thread is one that its call, which is yet to be begun again, blocks.
+    ///
+    /// # Errors
+    /// When the program is gone.
+    pub fn blocks(&self, tid: Tid, registers: &Registers, signal: i32, process: &Process) -> Result<bool> {
+        const AGAIN: [i64; 3] = [ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND];
+        let own = self.altered.get(&tid);
+        let call = own.unwrap_or(registers);
+        let Some(mask) = masks::of_call(call, process) else {
+            return Ok(false);
+        };
+        let is_blocked = mask >> (signal - 1) & 1 == 1;
+        let is_again = own.is_some() || AGAIN.contains(&(registers.rax as i64));
+        Ok(is_blocked && (is_again || begins_again(registers, process)?))
     }
 
     /// The registers that a checkpoint keeps of a thread: the program's own, at a call that is begun again.

@@ -2,7 +2,7 @@
 
 use super::job::Job;
 use super::members::plant;
-use super::{Program, State, is_gone};
+use super::{Program, State, ignore_gone, is_gone};
 use crate::error::{Error, Result};
 use crate::interrupted::{Calls, Unfinished};
 use crate::threads::{self, ThreadRegisters};
@@ -11,7 +11,7 @@ use twinpage_os::cpuid;
 use twinpage_os::proc_file;
 use twinpage_os::remote::Process;
 use twinpage_os::siginfo::SignalInfo;
-use twinpage_os::trace::{self, Registers, Tid};
+use twinpage_os::trace::{self, Registers, Status, Tid};
 use twinpage_os::user_signals;
 
 /// How a thread goes on: one whose call is altered, or that may sleep, stops at the call's end.
@@ -108,6 +108,9 @@ impl Program {
         if signal == libc::SIGCONT {
             self.continue_job();
         }
+        if self.waits_for_call(tid, signal)? {
+            return Ok(());
+        }
         if self.stops_job(tid, signal)? {
             self.job = Job::Stopping;
             // Its process group is an orphan here, which SIGTSTP does not stop.
@@ -133,6 +136,32 @@ impl Program {
             self.take_up_cut(tid)?;
         }
         Ok(asks)
+    }
+
+    /// Whether a signal is one that the thread's call blocks, and came before the call was begun again. Then it waits
+    /// once more, and the thread goes on in its call.
+    pub(super) fn waits_for_call(&mut self, tid: Tid, signal: i32) -> Result<bool> {
+        let Ok(registers) = trace::registers(tid) else {
+            return Ok(false); // it was killed
+        };
+        if (registers.orig_rax as i64) < 0 && !self.calls.is_altered(tid) {
+            return Ok(false);
+        }
+        let blocks = |calls: &mut Calls, process: &Process| calls.blocks(tid, &registers, signal, process);
+        if self.with_calls(tid, blocks)? != Some(true) {
+            return Ok(false);
+        }
+        match enter_call(tid, signal) {
+            Ok(Status::Call) => self.at_call(tid)?,
+            // It stops so again, where that is looked for.
+            Ok(Status::GroupStop(_) | Status::Interrupted) => {
+                ignore_gone(trace::interrupt(tid))?;
+                self.go_on(tid, 0)?;
+            }
+            Ok(other) => self.handle(tid, other)?,
+            entered => ignore_gone(entered.map(drop))?,
+        }
+        Ok(true)
     }
 
     /// Whether a signal came of cpuid, which is off for the thread: then it was answered.
@@ -219,6 +248,23 @@ impl Program {
         })?;
         self.ipc.ends_call(tid, registers.rax as i64);
         Ok(true)
+    }
+}
+
+/// Has a thread begin its call with all signals blocked, so that the one it stopped for waits. There, or where it stopped
+/// instead, it has its own mask again.
+fn enter_call(tid: Tid, signal: i32) -> std::io::Result<Status> {
+    let mask = trace::signal_mask(tid)?;
+    trace::set_signal_mask(tid, u64::MAX)?;
+    trace::go_on_to_call(tid, signal)?;
+    loop {
+        let Some((_, status)) = trace::wait(tid, true)? else {
+            continue;
+        };
+        if !status.is_end() {
+            trace::set_signal_mask(tid, mask)?;
+        }
+        return Ok(status);
     }
 }
 

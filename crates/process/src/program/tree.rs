@@ -55,6 +55,7 @@ impl Program {
             Status::Signal(signal) if self.is_for_cpuid(tid, signal)? || self.is_request(tid, signal)? => {
                 return self.go_on(tid, 0);
             }
+            Status::Signal(signal) if self.waits_for_call(tid, signal)? => {}
             Status::Signal(signal) => {
                 let signal = self.signal_for_descendant(tid, pid, signal);
                 self.members.about_to_change(pid, tid, Watch::Actions); // SA_RESETHAND

@@ -79,11 +79,16 @@ impl Killed {
         killed
     }
 
+    /// Input of [`Killed::with_full_streams`] that comes after a checkpoint.
+    pub(crate) const GIVEN_LAST_BYTES: usize = 20 * 487;
+
     /// Kills a program that prints more than the outside takes, and is given more than it reads: most of both is
     /// kept in the state. When `go` is there it reads on, to the end.
     pub(crate) fn with_full_streams() -> Self {
         let scratch = tempfile::tempdir().expect("a scratch directory");
         let line = |i: usize| format!("{i:05} {}\n", "words ".repeat(80));
+        let given_last = 380..400;
+        assert_eq!(line(0).len() * given_last.len(), Self::GIVEN_LAST_BYTES);
         let stdout = (0..400).map(line).collect::<String>().into_bytes();
         let killed = Self { scratch, stdout };
         let (state, go, has_printed) = (killed.path("state"), killed.path("go"), killed.path("printed"));
@@ -117,7 +122,7 @@ impl Killed {
             now.zip(first).is_some_and(|(now, first)| now >= first + 2)
         });
         // Mostly after the last checkpoint.
-        give(380..400);
+        give(given_last);
         // After a kill between a read and its checksum, damage of its bytes is not noticed: docs/format.md, `input-flight`.
         let given = killed.stdout.len() as u32;
         wait_until("all input is in the log, with its checksum", || {
