@@ -6,9 +6,13 @@
 //!   terminal makes to output, as those were made.
 //! * What was typed and not read yet can be looked at in the same way alone ([`queue`]), which wakes who reads. So it is
 //!   done where something was typed since the queue was found empty last, or the kernel says that something can be read.
+//! * One that is full is filled again: bytes between both ends as the kernel packs them best ([`packed`]), and lines that
+//!   the queue has no room for as they are typed. Their echo comes when they are read.
 //! * In packet mode, which is off for a look, reads of the master tell of the flow as well: what is not told yet cannot be
 //!   looked at, and is waited for.
 //! * Meanwhile no process is in a read of either end: all of those stand still.
+
+mod packed;
 
 use crate::error::{Error, Result};
 use crate::stdio::context::{Modes, Typed};
@@ -19,7 +23,6 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
 use twinpage_os::terminal as os;
 
 /// The device numbers of a master before it has one, of other ends, and of /dev/tty: the kernel's list of devices.
@@ -156,10 +159,15 @@ fn look(master: &OwnedFd, is_open: bool, may_have_typed: bool) -> io::Result<Ter
         return Ok(held);
     }
     without_waiting(master, || {
+        held.printed = read_all(master)?;
         if typed {
             (held.modes, held.typed) = queue::take(own.as_fd())?;
+            let echo = read_all(master)?;
+            // What the queue has no room for is echoed when it comes there.
+            if queue::has_room(&held.typed) {
+                held.printed.extend(echo);
+            }
         }
-        held.printed = read_all(master)?;
         held.put_back(master.as_fd(), own.as_fd())
     })?;
     Ok(held)
@@ -168,12 +176,14 @@ fn look(master: &OwnedFd, is_open: bool, may_have_typed: bool) -> io::Result<Ter
 impl Terminal {
     /// Types and prints again what is not read yet. `own` is an other end that does not wait, and is not the program's.
     fn put_back(&self, master: BorrowedFd<'_>, own: BorrowedFd<'_>) -> io::Result<()> {
-        if self.modes.lines() {
-            self.type_lines(master, own)?;
+        if self.has_typed() && self.modes.lines() {
+            let left = queue::put_lines(master, own, &self.modes, &self.typed)?;
+            terminal::set_modes(own, &self.modes)?;
+            packed::fill_buffers(master, &left)?;
         } else if self.has_typed() {
             let bytes = self.typed.iter().flat_map(|piece| &piece.bytes);
             terminal::set_modes(own, &queue::neutral_to_bytes(&self.modes))?;
-            let typed = fill(own, master, &bytes.copied().collect::<Vec<u8>>());
+            let typed = packed::fill(own, master, &bytes.copied().collect::<Vec<u8>>());
             terminal::set_modes(own, &self.modes)?;
             typed?;
         }
@@ -181,21 +191,9 @@ impl Terminal {
             return Ok(());
         }
         terminal::set_modes(own, &self.modes.plain_output())?;
-        let printed = fill(master, own, &self.printed);
+        let printed = packed::fill(master, own, &self.printed);
         terminal::set_modes(own, &self.modes)?;
         printed
-    }
-
-    fn type_lines(&self, master: BorrowedFd<'_>, own: BorrowedFd<'_>) -> io::Result<()> {
-        const ROUNDS: usize = 8;
-        let mut left = self.typed.clone();
-        for _ in 0..ROUNDS {
-            if left.is_empty() {
-                return Ok(());
-            }
-            left = queue::put(master, own, &self.modes, left)?;
-        }
-        Err(io::Error::other("there is no room for what was typed"))
     }
 
     /// A master as this one was, and its other end where it had one. With its number, if that is free.
@@ -209,7 +207,7 @@ impl Terminal {
         let mut other = None;
         if has_other || self.hung_up || !self.printed.is_empty() {
             let own = own_end(&master, false)?;
-            self.put_back(master.as_fd(), own.as_fd())?;
+            without_waiting(&master, || self.put_back(master.as_fd(), own.as_fd()))?;
             other = has_other.then_some(own);
         }
         if self.is_locked {
@@ -292,44 +290,6 @@ fn read_all(master: &OwnedFd) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Gives to an end that does not wait what the other end had not read, which fits when it is packed as well as it may have
-/// been: the kernel's buffers between both ends (`tty_buffer.c`) take pieces of a power of two, eight of them and a last
-/// one that is larger, behind what the queue of the reader takes.
-fn fill(reader: BorrowedFd<'_>, writer: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
-    const QUEUE_BYTES: usize = 4095;
-    const PIECE_BYTES: usize = 1024;
-    const PACKED_BYTES: usize = 16 * PIECE_BYTES;
-    const LAST_BYTES: usize = 2016;
-    let (first, rest) = bytes.split_at(bytes.len().min(QUEUE_BYTES));
-    for piece in first.chunks(PIECE_BYTES) {
-        give(writer, piece)?;
-    }
-    let begun = Instant::now();
-    while queue::readable(reader)? < first.len() as u64 && begun.elapsed() < PATIENCE {
-        std::thread::yield_now(); // the kernel moves it from one to the other
-    }
-    let (packed, last) = rest.split_at(rest.len().min(PACKED_BYTES));
-    for piece in packed.chunks(PIECE_BYTES).chain(last.chunks(LAST_BYTES)) {
-        give(writer, piece)?;
-    }
-    Ok(())
-}
-
-/// How long the kernel may take.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-fn give(writer: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
-    let begun = Instant::now();
-    while !bytes.is_empty() {
-        match rustix::io::retry_on_intr(|| rustix::io::write(writer, bytes)) {
-            Ok(given) => bytes = &bytes[given..],
-            Err(Errno::AGAIN) if begun.elapsed() < PATIENCE => std::thread::yield_now(),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -391,65 +351,6 @@ mod tests {
         }
     }
 
-    /// However it was printed.
-    #[test]
-    fn as_much_as_there_may_be_stays_and_comes_back() {
-        for piece in [1, 100, 255, 256, 1000, 1008, 1024, 2016, 2048, 4096, 100_000] {
-            let (master, other) = pair();
-            rustix::io::ioctl_fionbio(&other, true).unwrap();
-            let mut printed = 0;
-            for length in [piece, 1024, 2016, 1] {
-                while let Ok(more) = write(&other, &vec![b'x'; length]) {
-                    printed += more;
-                }
-            }
-            for _ in 0..3 {
-                let look = super::look(&master, true, false).unwrap();
-                assert_eq!(look.printed.len(), printed, "pieces of {piece}");
-            }
-            let look = super::look(&master, true, false).unwrap();
-            let (again, end) = look.again(0, true).unwrap();
-            let found = super::look(&again, end.is_some(), false).unwrap();
-            assert_eq!(found.printed.len(), printed, "pieces of {piece}");
-        }
-    }
-
-    /// More than the reader's queue holds, however it was typed, where there are no lines. Not as much as fits: the last
-    /// bytes of the kernel's buffers depend on how they were packed.
-    #[test]
-    fn much_that_is_typed_stays_and_comes_back() {
-        const MUCH: usize = 6 << 10;
-        for piece in [1, 100, 255, 256, 1000, 1008, 1024, 2016, 2048] {
-            let (master, other) = pair();
-            let mut modes = rustix::termios::tcgetattr(&other).unwrap();
-            modes.make_raw();
-            rustix::termios::tcsetattr(&other, rustix::termios::OptionalActions::Now, &modes).unwrap();
-            rustix::io::ioctl_fionbio(&master, true).unwrap();
-            let mut typed = 0;
-            while typed < MUCH {
-                match write(&master, &vec![b'x'; piece]) {
-                    Ok(more) => typed += more,
-                    Err(_) => std::thread::yield_now(), // the kernel moves it on
-                }
-            }
-            let bytes = |look: &Terminal| look.typed.iter().map(|piece| piece.bytes.len()).sum::<usize>();
-            for _ in 0..3 {
-                assert_eq!(
-                    bytes(&super::look(&master, true, true).unwrap()),
-                    typed,
-                    "pieces of {piece}"
-                );
-            }
-            let look = super::look(&master, true, true).unwrap();
-            let (again, _end) = look.again(0, true).unwrap();
-            assert_eq!(
-                bytes(&super::look(&again, true, true).unwrap()),
-                typed,
-                "pieces of {piece}"
-            );
-        }
-    }
-
     /// What is told of the flow is waited for; then looks change nothing, and what is made again is in packet mode, too.
     #[test]
     fn packet_mode_stays_and_comes_back() {
@@ -493,6 +394,105 @@ mod tests {
         let (again, _) = look.again(0, false).unwrap();
         for master in [&master, &again] {
             assert!(!is_hung_up(master).unwrap() && !has(master, PollFlags::IN).unwrap());
+        }
+    }
+
+    /// Writes until there is no room, in pieces of all lengths. What was taken.
+    fn fill_up(to: &OwnedFd, chance: &mut fastrand::Rng) -> Vec<u8> {
+        rustix::io::ioctl_fionbio(to, true).unwrap();
+        let lengths = [1, 3, 64, 256, 500, 1024, 2016, 4096, 9000];
+        let (mut most, is_mixed) = (*chance.choice(&lengths).unwrap(), chance.bool());
+        let (mut all, mut refused) = (Vec::new(), 0);
+        while refused < 20 {
+            if is_mixed && chance.u8(..10) == 0 {
+                most = *chance.choice(&lengths).unwrap();
+            }
+            let piece: Vec<u8> = (0..chance.usize(1..=most))
+                .map(|_| *chance.choice(b"abc;\n").unwrap())
+                .collect();
+            match write(to, &piece) {
+                Ok(taken) => all.extend(&piece[..taken]),
+                Err(_) => {
+                    (refused, most) = (refused + 1, (most / 2).max(1));
+                    std::thread::sleep(std::time::Duration::from_millis(1)); // the kernel's worker makes room
+                }
+            }
+        }
+        rustix::io::ioctl_fionbio(to, false).unwrap();
+        all
+    }
+
+    /// Reads both ends until nothing comes.
+    fn read_up(master: &OwnedFd, other: &OwnedFd) -> [Vec<u8>; 2] {
+        let mut all = [Vec::new(), Vec::new()];
+        let mut idle = 0;
+        while idle < 20 {
+            idle += 1;
+            for (end, all) in [master, other].into_iter().zip(&mut all) {
+                rustix::io::ioctl_fionbio(end, true).unwrap();
+                let more = read_all(end).unwrap();
+                if !more.is_empty() {
+                    idle = 0;
+                }
+                all.extend(more);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        all
+    }
+
+    /// Full to the brim, by bytes or by lines, with an echo or without: looks and being made again change nothing.
+    #[test]
+    fn a_full_one_stays_full_and_comes_back() {
+        for seed in 0..24 {
+            let mut chance = fastrand::Rng::with_seed(seed);
+            let (master, other) = pair();
+            let mut modes = rustix::termios::tcgetattr(&other).unwrap();
+            let (by_lines, echoes) = (seed % 4 > 0, seed % 4 > 1);
+            if !by_lines {
+                modes.make_raw();
+            } else if !echoes {
+                modes.local_modes.remove(rustix::termios::LocalModes::ECHO);
+            }
+            rustix::termios::tcsetattr(&other, rustix::termios::OptionalActions::Now, &modes).unwrap();
+            let as_printed = |bytes: &[u8]| match by_lines {
+                true => String::from_utf8_lossy(bytes).replace('\n', "\r\n").into_bytes(),
+                false => bytes.to_vec(),
+            };
+            let mut printed = Vec::new();
+            if !echoes && chance.bool() {
+                printed = as_printed(&fill_up(&other, &mut chance));
+            }
+            let mut typed = fill_up(&master, &mut chance);
+            for _ in 0..3 {
+                super::look(&master, true, true).unwrap();
+            }
+            let look = super::look(&master, true, true).unwrap();
+            let (again, end) = look.again(0, true).unwrap();
+            let end = end.unwrap();
+            for _ in 0..2 {
+                super::look(&again, true, true).unwrap();
+            }
+            if by_lines {
+                // The last is no line yet.
+                typed.push(b'\n');
+            }
+            if echoes {
+                printed = as_printed(&typed);
+            }
+            for (master, other) in [(master, other), (again, end)] {
+                let mut found = read_up(&master, &other);
+                if by_lines {
+                    write(&master, b"\n").unwrap();
+                    let [printed, typed] = read_up(&master, &other);
+                    found[0].extend(printed);
+                    found[1].extend(typed);
+                }
+                let lengths = [found[0].len(), found[1].len(), printed.len(), typed.len()];
+                // The kernel drops an echo that comes too fast.
+                let is_shown = found[0] == printed || echoes && found[0].len() < printed.len();
+                assert!(is_shown && found[1] == typed, "seed {seed}: {lengths:?}");
+            }
         }
     }
 }

@@ -104,17 +104,18 @@ static void file_locks(void) {
 }
 
 static pthread_mutex_t mutex;
-static int is_held;
+static int is_held, may_let_go;
 static void *hold(void *us) {
     CHECK(!pthread_mutex_lock(&mutex), "a lock");
     __atomic_store_n(&is_held, 1, __ATOMIC_SEQ_CST);
     pause_us((long)us);
+    while (!__atomic_load_n(&may_let_go, __ATOMIC_SEQ_CST)) pause_us(500);
     CHECK(!pthread_mutex_unlock(&mutex), "a lock");
     return NULL;
 }
 
 static void held_by_another(long us) {
-    is_held = 0;
+    is_held = 0, may_let_go = us > 0;
     meanwhile(hold, (void *)us);
     while (!__atomic_load_n(&is_held, __ATOMIC_SEQ_CST)) pause_us(100);
 }
@@ -128,10 +129,11 @@ static void lending_locks(void) {
     CHECK(!pthread_mutex_lock(&mutex), "a lock"); // FUTEX_LOCK_PI
     CHECK(!pthread_mutex_unlock(&mutex), "a lock");
     done();
-    held_by_another(40000);
+    held_by_another(0);
     struct timespec at = later(CLOCK_REALTIME, SHORT);
     errno = pthread_mutex_timedlock(&mutex, &at);
     ENDS_AT(CLOCK_REALTIME, at, errno ? -1 : 0, ETIMEDOUT);
+    __atomic_store_n(&may_let_go, 1, __ATOMIC_SEQ_CST);
     done();
 }
 

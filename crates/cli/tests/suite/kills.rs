@@ -345,6 +345,11 @@ fn python_with_terminals_that_it_makes() {
 }
 
 #[test]
+fn python_with_terminals_that_are_full() {
+    survives("python_full_ptys.py");
+}
+
+#[test]
 fn python_with_messages_among_its_processes() {
     survives("python_datagrams.py");
 }

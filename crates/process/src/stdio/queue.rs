@@ -6,15 +6,15 @@
 //!
 //! ```text
 //!   take:  read lines until none | leave line mode | read the line in the making | line mode
-//!   put:   neutral modes | bytes, line by line | barrier | the modes that were
+//!   put:   neutral modes | bytes, a few at a time, and their echo | the modes that were
 //! ```
 //!
 //! More can be typed ahead than is put back at once; the rest follows at later stops, when the program
 //! has read what is there.
 //!
-//! Bytes written to the master arrive at the queue later, by a kernel worker. The barrier says when:
-//! in line mode one more character and its erasure, whose echo (`x\b \b`) comes back behind all
-//! others; without lines, the number of bytes in the queue.
+//! Bytes written to the master arrive at the queue later, by a kernel worker. When, their echo says in
+//! line mode, and without lines the number of bytes in the queue. An end of input (`VEOF`) has no echo:
+//! one more character and its erasure, which have (`x\b \b`), follow it.
 
 use super::context::{LineEnd, Modes, Typed};
 use super::terminal;
@@ -22,15 +22,26 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use std::io;
+use std::time::{Duration, Instant};
 
-/// Larger than the kernel's queue, N_TTY_BUF_SIZE.
-const QUEUE_BYTES: usize = 8192;
+/// What one read asks for: more than the kernel's queue takes.
+const READ_BYTES: usize = 8192;
+/// More pieces than can be typed ahead.
+const MOST_PIECES: usize = 1 << 16;
 
 /// What is put in at once: half of the kernel's queue, so that it all arrives without being read.
 const BATCH_BYTES: usize = 2048;
 
 /// The longest line a terminal holds, N_TTY_BUF_SIZE.
 pub(super) const LINE_BYTES: usize = 4096;
+/// What it holds of several lines.
+const LINES_BYTES: usize = LINE_BYTES - 1;
+
+/// What is typed before its echo is read: the kernel keeps the echo of some thousands.
+const ECHO_BYTES: usize = 256;
+
+/// How long the kernel's worker may take.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a terminal looks like to its reader.
 pub(crate) type Look = (Modes, Vec<Typed>);
@@ -47,7 +58,7 @@ pub(crate) fn take(slave: BorrowedFd<'_>) -> io::Result<Look> {
     let mut queue = Vec::new();
     if modes.lines() {
         // Each piece takes a place in the queue; a terminal that hung up reads empty for ever.
-        while queue.len() < QUEUE_BYTES
+        while queue.len() < MOST_PIECES
             && let Some(bytes) = read(slave)?
         {
             let line = bytes.last().is_some_and(|&b| {
@@ -144,8 +155,15 @@ fn put_bytes(master: BorrowedFd<'_>, slave: BorrowedFd<'_>, modes: &Modes, now: 
     Ok(())
 }
 
-fn put_lines(master: BorrowedFd<'_>, slave: BorrowedFd<'_>, modes: &Modes, now: &[Typed]) -> io::Result<()> {
-    let mut free = (1..=255u8).filter(|b| *b != b'\n' && !now.iter().any(|t| t.bytes.contains(b)));
+/// Types lines into an empty queue, until it is full. Returns what it has no room for, as it is to be typed in the modes
+/// that are to be set then. What the program printed has been read from the master before.
+pub(crate) fn put_lines(
+    master: BorrowedFd<'_>,
+    slave: BorrowedFd<'_>,
+    modes: &Modes,
+    queue: &[Typed],
+) -> io::Result<Vec<u8>> {
+    let mut free = (1..=255u8).filter(|b| *b != b'\n' && !queue.iter().any(|t| t.bytes.contains(b)));
     let (Some(eof), Some(erase)) = (free.next(), free.next()) else {
         return Err(io::Error::other("typed input uses every byte there is"));
     };
@@ -153,42 +171,90 @@ fn put_lines(master: BorrowedFd<'_>, slave: BorrowedFd<'_>, modes: &Modes, now: 
     neutral.cc[libc::VEOF] = eof;
     neutral.cc[libc::VERASE] = erase;
     let other_end = |t: &&Typed| t.end == LineEnd::Line && t.bytes.last() != Some(&b'\n');
-    if let Some(&end) = now.iter().find(other_end).and_then(|t| t.bytes.last()) {
+    if let Some(&end) = queue.iter().find(other_end).and_then(|t| t.bytes.last()) {
         neutral.cc[libc::VEOL] = end;
     }
+    let mut bytes = Vec::new();
+    for piece in queue {
+        bytes.extend(&piece.bytes);
+        bytes.extend((piece.end == LineEnd::Eof).then_some(eof));
+    }
+    let (now, later) = bytes.split_at(bytes.len().min(room(queue)));
     terminal::set_modes(slave, &neutral)?;
-    for piece in now {
-        write(master, &piece.bytes)?;
-        if piece.end == LineEnd::Eof {
-            write(master, &[eof])?;
+    for some in now.chunks(ECHO_BYTES) {
+        write(master, some)?;
+        await_echo(master, some.iter().filter(|byte| **byte != eof).count())?;
+    }
+    if now.last() == Some(&eof) {
+        await_end_of_input(master, slave, now, eof, erase)?;
+    }
+    let mut again = Vec::new();
+    for &byte in later {
+        if byte == eof {
+            again.push(modes.cc[libc::VEOF]);
+            continue;
+        }
+        again.extend(has_meaning(byte, modes).then_some(modes.cc[libc::VLNEXT]));
+        again.push(byte);
+    }
+    Ok(again)
+}
+
+/// Whether the queue has room for all of what was typed.
+pub(crate) fn has_room(queue: &[Typed]) -> bool {
+    queue.iter().map(places).sum::<usize>() <= room(queue)
+}
+
+/// Places that a piece takes in the queue.
+fn places(piece: &Typed) -> usize {
+    piece.bytes.len() + usize::from(piece.end == LineEnd::Eof)
+}
+
+/// How many places the queue has.
+fn room(queue: &[Typed]) -> usize {
+    queue.first().map_or(0, places).clamp(LINES_BYTES, LINE_BYTES)
+}
+
+/// Whether a byte of a line, typed in these modes, needs `VLNEXT` before it to stand for itself.
+fn has_meaning(byte: u8, modes: &Modes) -> bool {
+    use libc::{VERASE, VINTR, VKILL, VLNEXT, VQUIT, VREPRINT, VSTART, VSTOP, VSUSP, VWERASE};
+    let is_one = |of: &[usize]| byte != 0 && of.iter().any(|n| modes.cc[*n] == byte);
+    modes.lflag & libc::IEXTEN != 0
+        && modes.cc[VLNEXT] != 0
+        && (is_one(&[VERASE, VKILL, libc::VEOF, VWERASE, VREPRINT, VLNEXT])
+            || modes.lflag & libc::ISIG != 0 && is_one(&[VINTR, VQUIT, VSUSP])
+            || modes.iflag & libc::IXON != 0 && is_one(&[VSTART, VSTOP])
+            || modes.iflag & (libc::ICRNL | libc::IGNCR) != 0 && byte == b'\r')
+}
+
+/// Reads this many bytes of echo. It is dropped.
+fn await_echo(master: BorrowedFd<'_>, mut left: usize) -> io::Result<()> {
+    while left > 0 {
+        match read(master)? {
+            Some(echo) => left = left.saturating_sub(echo.len()),
+            None => wait_for_input(master)?,
         }
     }
-    match now {
-        // One piece may fill the queue and leave no room for a barrier. It can be read when its end
-        // is there; and where it has none, looking whether anything can be read waits for it.
-        [
-            Typed {
-                end: LineEnd::Open, ..
-            },
-        ] => look(slave, PollFlags::IN)?,
-        [_] => wait(slave, PollFlags::IN)?,
-        _ => {
-            write(master, &[b'x', erase])?;
-            return wait_for_echo(master, b"x\x08 \x08");
-        }
-    }
-    // The echo of what was put is dropped.
-    while read(master)?.is_some() {}
     Ok(())
 }
 
-fn wait_for_echo(master: BorrowedFd<'_>, last: &[u8]) -> io::Result<()> {
-    let mut echo = Vec::new();
-    while !echo.ends_with(last) {
-        match read(master)? {
-            Some(bytes) => echo.extend(bytes),
-            None => wait(master, PollFlags::IN)?,
-        }
+/// Waits until an end of input, the last of `typed`, is in the queue.
+fn await_end_of_input(
+    master: BorrowedFd<'_>,
+    slave: BorrowedFd<'_>,
+    typed: &[u8],
+    eof: u8,
+    erase: u8,
+) -> io::Result<()> {
+    if typed.len() + 2 <= LINES_BYTES {
+        write(master, &[b'x', erase])?;
+        return await_echo(master, b"x\x08 \x08".len());
+    }
+    // Without room for more, the bytes before it can be read when it is there.
+    let bytes = typed.iter().filter(|byte| **byte != eof).count() as u64;
+    let begun = Instant::now();
+    while readable(slave)? < bytes && begun.elapsed() < PATIENCE {
+        std::thread::yield_now();
     }
     Ok(())
 }
@@ -215,7 +281,7 @@ pub(crate) fn neutral_to_bytes(modes: &Modes) -> Modes {
 
 /// What one read gives; `None` when there is nothing.
 fn read(fd: BorrowedFd<'_>) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = vec![0; QUEUE_BYTES];
+    let mut bytes = vec![0; READ_BYTES];
     loop {
         match rustix::io::read(fd, &mut bytes[..]) {
             Ok(n) => {
@@ -242,24 +308,22 @@ fn write(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 fn wait(fd: BorrowedFd<'_>, what: PollFlags) -> io::Result<()> {
-    ask(fd, what, None)
+    ask(fd, what, None).map(drop)
 }
 
-/// poll(2) without waiting. The kernel first lets its worker finish when there is nothing to read.
-fn look(fd: BorrowedFd<'_>, what: PollFlags) -> io::Result<()> {
-    ask(
-        fd,
-        what,
-        Some(&Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        }),
-    )
+fn wait_for_input(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
+    match ask(fd, PollFlags::IN, Some(&patience))? {
+        true => Ok(()),
+        false => Err(io::Error::other("what was typed again does not arrive")),
+    }
 }
 
-fn ask(fd: BorrowedFd<'_>, what: PollFlags, timeout: Option<&Timespec>) -> io::Result<()> {
+/// Whether poll(2) told of something, in time.
+fn ask(fd: BorrowedFd<'_>, what: PollFlags, timeout: Option<&Timespec>) -> io::Result<bool> {
     match poll(&mut [PollFd::from_borrowed_fd(fd.as_fd(), what)], timeout) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Ok(told) => Ok(told > 0),
+        Err(Errno::INTR) => Ok(true), // it is looked at once more
         Err(e) => Err(e.into()),
     }
 }

@@ -86,6 +86,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("python_sockets.py", Kind::Python("multiprocessing.managers"), 5),
     program("python_tcp.py", Kind::Python("asyncio"), 4),
     program("python_ptys.py", Kind::Python("pty"), 6),
+    program("python_full_ptys.py", Kind::Python("pty"), 1),
     program("python_datagrams.py", Kind::Python("socket"), 8),
     program("python_numpy.py", Kind::Python("numpy"), 50),
     program("sqlite_memory.py", Kind::Python("sqlite3"), 200),
