@@ -1,7 +1,8 @@
 // Waits, again and again, for a signal that only the wait lets through: no other may end it.
 //
 // Each round is another of the calls that take a mask of their own, with a time limit in every other round. SIGALRM is
-// blocked outside of the calls, SIGUSR1 inside: it is handled when a call has ended, and never ends one.
+// blocked outside of the calls, SIGUSR1 inside: it is handled when a call has ended, and never ends one. Each is told
+// where it came from.
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -14,8 +15,19 @@
 
 static volatile sig_atomic_t alarms, told;
 
-static void on_alarm(int sig) { alarms += sig == SIGALRM; }
-static void on_told(int sig) { told += sig == SIGUSR1; }
+static void on_alarm(int sig, siginfo_t *info, void *context) {
+    (void)context;
+    CHECK(info->si_code == SI_KERNEL, "signal %d came from elsewhere: %d", sig, info->si_code);
+    alarms++;
+}
+static void on_told(int sig, siginfo_t *info, void *context) {
+    (void)context;
+    CHECK(info->si_code == SI_USER, "signal %d came from elsewhere: %d", sig, info->si_code);
+    told++;
+}
+static void handle(int sig, void (*handler)(int, siginfo_t *, void *)) {
+    CHECK(!sigaction(sig, &(struct sigaction){.sa_sigaction = handler, .sa_flags = SA_SIGINFO}, NULL), "sigaction");
+}
 
 static int wait_in(int call, const struct timespec *limit, const sigset_t *mask, int events) {
     struct epoll_event event;
@@ -33,8 +45,7 @@ static int wait_in(int call, const struct timespec *limit, const sigset_t *mask,
 
 int main(void) {
     setvbuf(stdout, NULL, _IOLBF, 0);
-    CHECK(!sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL), "sigaction");
-    CHECK(!sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_told}, NULL), "sigaction");
+    handle(SIGALRM, on_alarm), handle(SIGUSR1, on_told);
     sigset_t outside, inside;
     sigemptyset(&outside);
     sigaddset(&outside, SIGALRM);
@@ -46,7 +57,9 @@ int main(void) {
     for (int round = 0;; round++) {
         int call = round / 2 % 4, alarms_before = alarms, told_before = told;
         const struct timespec limit = {60, 0};
-        CHECK(!setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {0, 150000}}, NULL), "setitimer");
+        // The first comes before a checkpoint.
+        struct itimerval timer = {.it_value = {0, round ? 150000 : 1000}};
+        CHECK(!setitimer(ITIMER_REAL, &timer, NULL), "setitimer");
         int result = wait_in(call, round % 2 ? &limit : NULL, &inside, events);
         CHECK(result == -1 && errno == EINTR, "call %d gave %d", call, result);
         CHECK(alarms == alarms_before + 1, "call %d of round %d ended with %d alarms, and %d other signals", call, round,

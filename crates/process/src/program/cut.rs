@@ -70,20 +70,36 @@ impl Program {
         tid: Tid,
         act: impl FnOnce(&mut Calls, &Process) -> Result<T>,
     ) -> Result<Option<T>> {
+        let is_descendant = self.descendants.of_thread(tid).is_some();
+        self.look_at_calls(tid, |calls, process| {
+            if is_descendant {
+                plant(process, tid)?;
+            }
+            act(calls, process)
+        })
+    }
+
+    /// The same without a call made in the process, which would take from a signal that the thread stopped for where it
+    /// came from.
+    fn look_at_calls<T>(
+        &mut self,
+        tid: Tid,
+        look: impl FnOnce(&mut Calls, &Process) -> Result<T>,
+    ) -> Result<Option<T>> {
         let Some(pid) = self.descendants.of_thread(tid) else {
             self.look_through(tid)?;
-            return act(&mut self.calls, &self.process).map(Some);
+            return look(&mut self.calls, &self.process).map(Some);
         };
         let Some(process) = self.open_descendant(tid, pid) else {
             return Ok(None);
         };
-        let acted = plant(&process, tid).and_then(|()| act(&mut self.calls, &process));
+        let looked = look(&mut self.calls, &process);
         if let Some(descendant) = self.descendants.get_mut(pid) {
             descendant.process = Some(process);
         }
-        match acted {
+        match looked {
             Err(_) if is_gone(&trace::registers(tid).map(drop)) => Ok(None),
-            acted => acted.map(Some),
+            looked => looked.map(Some),
         }
     }
 
@@ -148,7 +164,7 @@ impl Program {
             return Ok(false);
         }
         let blocks = |calls: &mut Calls, process: &Process| calls.blocks(tid, &registers, signal, process);
-        if self.with_calls(tid, blocks)? != Some(true) {
+        if self.look_at_calls(tid, blocks)? != Some(true) {
             return Ok(false);
         }
         match enter_call(tid, signal) {
