@@ -284,7 +284,7 @@ fn enter_call(tid: Tid, signal: i32) -> std::io::Result<Status> {
     }
 }
 
-/// The same of any thread.
+/// Whether a line of proc_pid_status(5) of a thread names the signal.
 pub(super) fn is_in_mask(tid: Tid, line: &str, signal: i32) -> Result<bool> {
     let path = format!("/proc/{tid}/status");
     let status = proc_file::text(&path).map_err(Error::file("cannot read", path))?;
