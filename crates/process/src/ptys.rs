@@ -277,12 +277,12 @@ pub fn is_hung_up(end: &OwnedFd) -> io::Result<bool> {
     has(end, PollFlags::HUP)
 }
 
-/// All that can be read of a master that does not wait.
-fn read_all(master: &OwnedFd) -> io::Result<Vec<u8>> {
+/// All that can be read of an end that does not wait.
+fn read_all(end: impl AsFd) -> io::Result<Vec<u8>> {
     let mut all = Vec::new();
     let mut room = vec![0; ROOM_BYTES];
     loop {
-        match rustix::io::retry_on_intr(|| rustix::io::read(master, &mut room[..])) {
+        match rustix::io::retry_on_intr(|| rustix::io::read(&end, &mut room[..])) {
             Ok(0) | Err(Errno::AGAIN | Errno::IO) => return Ok(all), // EIO: the other end is closed
             Ok(length) => all.extend_from_slice(&room[..length]),
             Err(error) => return Err(error.into()),

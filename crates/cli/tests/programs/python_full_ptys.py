@@ -1,5 +1,5 @@
-# Pseudo-terminals filled until they take no more, by bytes and by lines; what was written is read
-# later, all of it and nothing else. Usage: python_full_ptys.py TURNS
+# Full pseudo-terminals: in raw mode, and in canonical mode with echo and without. Later all bytes written are read, and
+# no others. Usage: python_full_ptys.py TURNS
 import errno, fcntl, os, pty, random, sys, termios, time, tty
 
 
@@ -46,7 +46,7 @@ def drain(fds):
     return found
 
 
-def full(mode, side, chance):
+def full(mode, chance):
     master, other = pty.openpty()
     modes = termios.tcgetattr(other)
     if mode == "bytes":
@@ -54,7 +54,7 @@ def full(mode, side, chance):
     elif mode == "lines":
         modes[3] &= ~termios.ECHO
         termios.tcsetattr(other, termios.TCSANOW, modes)
-    printed = fill(other, chance) if side == "both" else b""
+    printed = fill(other, chance) if mode != "echo" else b""
     typed = fill(master, chance)
     time.sleep(0.15)
     found = drain([master, other])
@@ -67,10 +67,10 @@ def full(mode, side, chance):
     lengths = [len(one) for one in [printed, found[0], typed, found[1]]]
     # The kernel drops an echo that comes too fast.
     is_shown = found[0] == printed or mode == "echo" and len(found[0]) < len(printed)
-    assert is_shown and found[1] == typed, f"{mode}, {side}: {lengths}"
-    return mode, side
+    assert is_shown and found[1] == typed, f"{mode}: {lengths}"
 
 
 for turn in range(int(sys.argv[1])):
-    for mode, side in [("bytes", "both"), ("lines", "both"), ("echo", "typed")]:
-        print(turn, *full(mode, side, random.Random(turn)), flush=True)
+    for mode in ["bytes", "lines", "echo"]:
+        full(mode, random.Random(turn))
+        print(turn, mode, flush=True)

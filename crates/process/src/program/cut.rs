@@ -52,7 +52,7 @@ impl Program {
         let Ok(mut registers) = trace::registers(tid) else {
             return Ok(()); // it was killed
         };
-        if registers.orig_rax as i64 >= 0 || self.calls.is_altered(tid) {
+        if self.is_in_call(tid, &registers) {
             self.with_calls(tid, |calls, process| {
                 if calls.take_up(tid, &mut registers, process)? {
                     set(tid, &registers)?;
@@ -79,8 +79,7 @@ impl Program {
         })
     }
 
-    /// The same without a call made in the process, which would take from a signal that the thread stopped for where it
-    /// came from.
+    /// The same without a call made in the process: after one, a signal that the thread stopped for has lost its origin.
     fn look_at_calls<T>(
         &mut self,
         tid: Tid,
@@ -124,7 +123,7 @@ impl Program {
         if signal == libc::SIGCONT {
             self.continue_job();
         }
-        if self.waits_for_call(tid, signal)? {
+        if self.waits_for_call(tid, signal, &registers)? {
             return Ok(());
         }
         if self.stops_job(tid, signal)? {
@@ -132,7 +131,7 @@ impl Program {
             // Its process group is an orphan here, which SIGTSTP does not stop.
             return self.go_on(tid, libc::SIGSTOP);
         }
-        if registers.orig_rax as i64 >= 0 || self.calls.is_altered(tid) {
+        if self.is_in_call(tid, &registers) {
             self.end_or_take_up(tid, signal)?;
         }
         self.go_on(tid, signal)
@@ -154,16 +153,18 @@ impl Program {
         Ok(asks)
     }
 
-    /// Whether a signal is one that the thread's call blocks, and came before the call was begun again. Then it waits
-    /// once more, and the thread goes on in its call.
-    pub(super) fn waits_for_call(&mut self, tid: Tid, signal: i32) -> Result<bool> {
-        let Ok(registers) = trace::registers(tid) else {
-            return Ok(false); // it was killed
-        };
-        if (registers.orig_rax as i64) < 0 && !self.calls.is_altered(tid) {
+    /// Whether a thread that stopped with these registers is in a call.
+    fn is_in_call(&self, tid: Tid, registers: &Registers) -> bool {
+        registers.orig_rax as i64 >= 0 || self.calls.is_altered(tid)
+    }
+
+    /// Whether the thread's call, which is yet to be begun again, blocks a signal. Then the signal is pending again, and
+    /// the thread goes on in its call.
+    pub(super) fn waits_for_call(&mut self, tid: Tid, signal: i32, registers: &Registers) -> Result<bool> {
+        if !self.is_in_call(tid, registers) {
             return Ok(false);
         }
-        let blocks = |calls: &mut Calls, process: &Process| calls.blocks(tid, &registers, signal, process);
+        let blocks = |calls: &mut Calls, process: &Process| calls.blocks(tid, registers, signal, process);
         if self.look_at_calls(tid, blocks)? != Some(true) {
             return Ok(false);
         }

@@ -16,7 +16,7 @@ use crate::interrupted::may_be_cut;
 use crate::syscalls::Watch;
 use rustix::process::{Pid, Signal};
 use std::collections::BTreeSet;
-use twinpage_os::trace::{self, Status, Tid};
+use twinpage_os::trace::{self, Registers, Status, Tid};
 
 impl Program {
     /// The descendant that stopped, if it was none of the program's threads.
@@ -52,18 +52,7 @@ impl Program {
         match status {
             Status::Exited(code) => self.end_descendant(tid, Ending::Exit(code)),
             Status::Killed(signal) => self.end_descendant(tid, Ending::Signal(signal)),
-            Status::Signal(signal) if self.is_for_cpuid(tid, signal)? || self.is_request(tid, signal)? => {
-                return self.go_on(tid, 0);
-            }
-            Status::Signal(signal) if self.waits_for_call(tid, signal)? => {}
-            Status::Signal(signal) => {
-                let signal = self.signal_for_descendant(tid, pid, signal);
-                self.members.about_to_change(pid, tid, Watch::Actions); // SA_RESETHAND
-                if self.calls.is_unfinished(tid) || self.is_cut_unheard(tid, signal) {
-                    self.end_or_take_up(tid, signal)?;
-                }
-                return self.go_on(tid, signal);
-            }
+            Status::Signal(signal) => return self.signal_descendant(tid, pid, signal),
             Status::GroupStop(_) => {
                 self.set_state(tid, State::Listening);
                 return ignore_gone(trace::listen(tid));
@@ -103,12 +92,28 @@ impl Program {
         Ok(())
     }
 
-    /// Whether a signal that a descendant does not hear of may have cut its call.
-    fn is_cut_unheard(&self, tid: Tid, signal: i32) -> bool {
+    /// A signal is about to be delivered to a descendant.
+    fn signal_descendant(&mut self, tid: Tid, pid: i32, signal: i32) -> Result<()> {
+        if self.is_for_cpuid(tid, signal)? || self.is_request(tid, signal)? {
+            return self.go_on(tid, 0);
+        }
         let Ok(registers) = trace::registers(tid) else {
-            return false; // it was killed
+            return self.go_on(tid, signal); // it was killed
         };
-        let is_cut = self.calls.is_altered(tid) || may_be_cut(&registers);
+        if self.waits_for_call(tid, signal, &registers)? {
+            return Ok(());
+        }
+        let signal = self.signal_for_descendant(tid, pid, signal);
+        self.members.about_to_change(pid, tid, Watch::Actions); // SA_RESETHAND
+        if self.calls.is_unfinished(tid) || self.is_cut_unheard(tid, signal, &registers) {
+            self.end_or_take_up(tid, signal)?;
+        }
+        self.go_on(tid, signal)
+    }
+
+    /// Whether a signal that a descendant does not hear of may have cut its call.
+    fn is_cut_unheard(&self, tid: Tid, signal: i32, registers: &Registers) -> bool {
+        let is_cut = self.calls.is_altered(tid) || may_be_cut(registers);
         is_cut && is_in_mask(tid, "SigCgt", signal).is_ok_and(|is_caught| !is_caught)
     }
 

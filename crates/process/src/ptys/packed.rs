@@ -1,4 +1,4 @@
-//! What waits between both ends of a pseudo-terminal, given again so that all of it fits.
+//! Refills the kernel's buffers between both ends of a pseudo-terminal, so that all bytes taken out of them fit again.
 //!
 //! ```text
 //!   writer -> [buffer][buffer] ... [buffer] -> the queue of the reader, 4095 bytes
@@ -10,36 +10,39 @@
 //!   last is made, and that one is of the largest size.
 //! * The kernel keeps small buffers that were emptied, and gives those again whatever the sum.
 
+use super::read_all;
 use crate::stdio::queue;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// What the queue of a reader takes, in writes after which less than 1536 bytes are left in the last buffer, whatever was
-/// left in it before.
+/// Writes that fill the queue of a reader, after which less than 1536 bytes are left in the last buffer, however many were left
+/// in it before.
 const QUEUE: [usize; 3] = [1792, 1792, 511];
+const QUEUE_BYTES: usize = QUEUE[0] + QUEUE[1] + QUEUE[2];
 /// Writes that fill buffers of 1536, 512 and 1792 bytes.
 const BUFFERS: [(usize, usize); 3] = [(1536, 10), (512, 2), (1792, 2)];
 /// Two writes fill one that is kept.
 const SMALL: usize = 256;
 /// As much as fits without buffers that were kept.
-const MOST: usize = 4095 + 10 * 1536 + 2 * 512 + 2 * 1792;
+const MOST: usize = QUEUE_BYTES + in_all(BUFFERS[0]) + in_all(BUFFERS[1]) + in_all(BUFFERS[2]);
 /// How long the kernel may take.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Bytes of so many writes of a size.
+const fn in_all((size, count): (usize, usize)) -> usize {
+    size * count
+}
 
 /// Gives bytes to an end that does not wait, whose reader has none, and does not wait either.
 pub(super) fn fill(reader: BorrowedFd<'_>, writer: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     if bytes.len() > MOST {
         make_small_buffers(reader, writer)?;
     }
-    let queued = bytes.len().min(QUEUE.iter().sum());
-    let (first, rest) = bytes.split_at(queued);
+    let (first, rest) = bytes.split_at(bytes.len().min(QUEUE_BYTES));
     give(writer, first, QUEUE.into_iter())?;
-    let begun = Instant::now();
-    while queue::readable(reader)? < queued as u64 && begun.elapsed() < PATIENCE {
-        std::thread::yield_now(); // the kernel moves it from the buffers to the queue
-    }
+    queue::await_readable(reader, first.len(), PATIENCE)?;
     fill_buffers(writer, rest)
 }
 
@@ -52,15 +55,8 @@ pub(super) fn fill_buffers(writer: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<(
 
 /// Has the kernel keep as many small buffers as it makes.
 fn make_small_buffers(reader: BorrowedFd<'_>, writer: BorrowedFd<'_>) -> io::Result<()> {
-    let mut room = [0; 1 << 13];
     while write(writer, &[0; SMALL])? > 0 {}
-    loop {
-        match rustix::io::retry_on_intr(|| rustix::io::read(reader, &mut room)) {
-            Ok(0) | Err(Errno::AGAIN) => return Ok(()),
-            Ok(_) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    read_all(reader).map(drop)
 }
 
 /// Writes bytes in pieces of these sizes.

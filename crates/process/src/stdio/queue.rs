@@ -12,9 +12,9 @@
 //! More can be typed ahead than is put back at once; the rest follows at later stops, when the program
 //! has read what is there.
 //!
-//! Bytes written to the master arrive at the queue later, by a kernel worker. When, their echo says in
-//! line mode, and without lines the number of bytes in the queue. An end of input (`VEOF`) has no echo:
-//! one more character and its erasure, which have (`x\b \b`), follow it.
+//! Bytes written to the master arrive at the queue later, by a kernel worker. In line mode their echo
+//! shows that they are there; without lines, the number of bytes in the queue. An end of input (`VEOF`)
+//! has no echo, so one more character and its erasure follow it, whose echo is `x\b \b`.
 
 use super::context::{LineEnd, Modes, Typed};
 use super::terminal;
@@ -251,9 +251,14 @@ fn await_end_of_input(
         return await_echo(master, b"x\x08 \x08".len());
     }
     // Without room for more, the bytes before it can be read when it is there.
-    let bytes = typed.iter().filter(|byte| **byte != eof).count() as u64;
+    let bytes = typed.iter().filter(|byte| **byte != eof).count();
+    await_readable(slave, bytes, PATIENCE)
+}
+
+/// Waits until this many bytes can be read, but no longer than `most`: the kernel's worker moves them to the queue.
+pub(crate) fn await_readable(reader: BorrowedFd<'_>, bytes: usize, most: Duration) -> io::Result<()> {
     let begun = Instant::now();
-    while readable(slave)? < bytes && begun.elapsed() < PATIENCE {
+    while readable(reader)? < bytes as u64 && begun.elapsed() < most {
         std::thread::yield_now();
     }
     Ok(())
@@ -299,7 +304,7 @@ fn write(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(fd, bytes) {
             Ok(n) => bytes = &bytes[n..],
-            Err(Errno::AGAIN) => wait(fd, PollFlags::OUT)?,
+            Err(Errno::AGAIN) => drop(ask(fd, PollFlags::OUT, None)?),
             Err(Errno::INTR) => {}
             Err(e) => return Err(e.into()),
         }
@@ -307,15 +312,13 @@ fn write(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-fn wait(fd: BorrowedFd<'_>, what: PollFlags) -> io::Result<()> {
-    ask(fd, what, None).map(drop)
-}
-
 fn wait_for_input(fd: BorrowedFd<'_>) -> io::Result<()> {
     let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
     match ask(fd, PollFlags::IN, Some(&patience))? {
         true => Ok(()),
-        false => Err(io::Error::other("what was typed again does not arrive")),
+        false => Err(io::Error::other(
+            "typed input that was put back does not arrive in the queue",
+        )),
     }
 }
 
