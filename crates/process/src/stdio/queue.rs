@@ -13,8 +13,9 @@
 //! has read what is there.
 //!
 //! Bytes written to the master arrive at the queue later, by a kernel worker. In line mode their echo
-//! shows that they are there; without lines, the number of bytes in the queue. An end of input (`VEOF`)
-//! has no echo, so one more character and its erasure follow it, whose echo is `x\b \b`.
+//! shows that they are there; without lines, the number of bytes in the queue. One more character and
+//! its erasure, whose echo is `x\b \b`, go before them, as an earlier echo may not be out yet, and follow
+//! an end of input (`VEOF`), which has no echo.
 
 use super::context::{LineEnd, Modes, Typed};
 use super::terminal;
@@ -181,6 +182,7 @@ pub(crate) fn put_lines(
     }
     let (now, later) = bytes.split_at(bytes.len().min(room(queue)));
     terminal::set_modes(slave, &neutral)?;
+    pass_mark(master, erase)?; // an echo that the output had no room for comes before it
     for some in now.chunks(ECHO_BYTES) {
         write(master, some)?;
         await_echo(master, some.iter().filter(|byte| **byte != eof).count())?;
@@ -238,6 +240,19 @@ fn await_echo(master: BorrowedFd<'_>, mut left: usize) -> io::Result<()> {
     Ok(())
 }
 
+/// Types one character and its erasure, and waits for their echo, which comes after all others. Those are dropped.
+fn pass_mark(master: BorrowedFd<'_>, erase: u8) -> io::Result<()> {
+    write(master, &[b'x', erase])?;
+    let mut echo = Vec::new();
+    while !echo.ends_with(b"x\x08 \x08") {
+        match read(master)? {
+            Some(more) => echo.extend(more),
+            None => wait_for_input(master)?,
+        }
+    }
+    Ok(())
+}
+
 /// Waits until an end of input, the last of `typed`, is in the queue.
 fn await_end_of_input(
     master: BorrowedFd<'_>,
@@ -247,8 +262,7 @@ fn await_end_of_input(
     erase: u8,
 ) -> io::Result<()> {
     if typed.len() + 2 <= LINES_BYTES {
-        write(master, &[b'x', erase])?;
-        return await_echo(master, b"x\x08 \x08".len());
+        return pass_mark(master, erase);
     }
     // Without room for more, the bytes before it can be read when it is there.
     let bytes = typed.iter().filter(|byte| **byte != eof).count();
