@@ -7,7 +7,18 @@ use std::process::Command;
 fn every_variant_runs_and_is_compared() {
     let out = Command::new(env!("CARGO_BIN_EXE_twinpage-bench"))
         .args(["objects", "--json", "--repeat", "1", "--seconds", "0.02"])
-        .args(["--threads", "2", "--instant-threads", "3", "--items", "500"])
+        .args([
+            "--threads",
+            "2",
+            "--instant-threads",
+            "3",
+            "--items",
+            "500",
+            "--calls",
+            "9000",
+            "--line-delay",
+            "14",
+        ])
         .output()
         .expect("the benchmark starts");
     let notes = String::from_utf8_lossy(&out.stderr);
@@ -68,6 +79,23 @@ fn every_variant_runs_and_is_compared() {
         .find(|row| row["workload"] == "instant")
         .expect("a peer");
     assert!(best["of"] == "simpo-all" && best["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0));
+    let recovery = named("recovery", "simpo");
+    for field in ["object_ms", "program_ms", "object_share", "program_share"] {
+        assert!(
+            recovery[field].as_f64().is_some_and(|found| found > 0.0),
+            "{field}: {recovery}"
+        );
+    }
+    // On slower memory there are all variants of ours.
+    let slower: Vec<&Value> = rows
+        .iter()
+        .filter(|row| row["medium"] == "slower memory")
+        .collect();
+    let is_there = |engine: &str| slower.iter().any(|row| row["engine"] == engine);
+    assert!(
+        is_there("nvram") && is_there("simpo") && !is_there("redb"),
+        "{slower:?}"
+    );
     // Where the library is installed it is run.
     let absent = report["absent"].as_array().expect("peers that are not there");
     if !absent.iter().any(|peer| peer["engine"] == "berkeley-db") {

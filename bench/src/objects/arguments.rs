@@ -1,7 +1,7 @@
 //! The command line of `twinpage bench objects`.
 
-use super::stock;
 use super::variant::{Variant, Workload};
+use super::{recovery, stock};
 use crate::args::seconds;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub(crate) struct ObjectsArguments {
     /// What is called [default: all]
     #[arg(long, value_enum, value_delimiter = ',', hide_default_value = true, default_values_t = Workload::value_variants().to_vec())]
     pub(crate) workload: Vec<Workload>,
-    /// Threads that call, of all-inc, row-inc, stock-get and stock-put
+    /// Threads that call, but of append and instant
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 8], value_parser = clap::value_parser!(u32).range(1..=60))]
     pub(crate) threads: Vec<u32>,
     /// Threads that call, of instant
@@ -23,6 +23,9 @@ pub(crate) struct ObjectsArguments {
     /// Rows of the stock
     #[arg(long, default_value_t = stock::ITEMS, value_parser = clap::value_parser!(u64).range(60..=10_000_000))]
     pub(crate) items: u64,
+    /// Calls before the kill, of recovery
+    #[arg(long, default_value_t = recovery::CALLS, value_parser = clap::value_parser!(u64).range(60..))]
+    pub(crate) calls: u64,
     /// Seconds of each run
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     pub(crate) seconds: f64,
@@ -33,6 +36,10 @@ pub(crate) struct ObjectsArguments {
     /// [default: /dev/shm and the directory for temporary files]
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     medium: Vec<PathBuf>,
+    /// Also on memory files whose writes are slower: nanoseconds that each line takes longer, without peers, which write past
+    /// us. SIMPO's NVRAM writes half as fast as DRAM (4): 14, where a line takes 14 (crates/os/src/flush.rs)
+    #[arg(long, value_name = "NS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) line_delay: Option<u32>,
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
@@ -60,6 +67,13 @@ pub(crate) struct ObjectArguments {
     pub(crate) items: u64,
     #[arg(long, value_parser = seconds)]
     pub(crate) seconds: f64,
+    #[arg(long, default_value_t = recovery::CALLS)]
+    pub(crate) calls: u64,
+    #[arg(long, default_value_t = 0)]
+    pub(crate) line_delay: u32,
+    /// Makes calls until it is killed, for the run that recovers
+    #[arg(long)]
+    pub(crate) is_killed: bool,
     #[arg(long)]
     pub(crate) place: PathBuf,
 }

@@ -27,7 +27,7 @@ const BATCH: u32 = 1000;
 const BATCHES: usize = 101;
 
 #[derive(Persist)]
-struct Row {
+pub(super) struct Row {
     values: [u64; COLUMNS],
 }
 
@@ -38,7 +38,7 @@ impl Row {
 }
 
 #[derive(Persist)]
-struct Grid<'r> {
+pub(super) struct Grid<'r> {
     rows: List<'r, Row>,
     /// A number for each thread.
     numbers: List<'r, u64>,
@@ -113,7 +113,7 @@ pub(super) fn expected(workload: Workload, counts: &[u64]) -> Vec<u64> {
     (0..ROWS).flat_map(|row| [of_row(row); COLUMNS]).collect()
 }
 
-fn opened(path: &Path, threads: u32, servers: Option<usize>) -> Result<(Region, GridHandle)> {
+pub(super) fn opened(path: &Path, threads: u32, servers: Option<usize>) -> Result<(Region, GridHandle)> {
     let options = match servers {
         Some(servers) => Region::options().server_threads(servers),
         None => Region::options(),
@@ -324,5 +324,6 @@ pub(super) fn append(arguments: &ObjectArguments) -> Result<Done> {
         calls,
         append_ns: Some(median(&mut times)),
         logged: Some(logged),
+        ..Done::default()
     })
 }

@@ -1,5 +1,5 @@
 //! `twinpage bench objects`: the microbenchmark of SIMPO (4.1), an array of 500 elements whose methods are called by
-//! many threads; instant calls beside other stores; what a deferrable call costs its caller; and the stock of TPC-C (4.4).
+//! many threads; instant calls beside other stores; what a deferrable call costs its caller; recovery; and the stock of TPC-C (4.4).
 //!
 //! Each run is a process of its own that calls for some time, opens its store again, compares it with the calls it
 //! counted, and says what it did. Runs of all variants take turns.
@@ -8,6 +8,7 @@ mod arguments;
 mod grid;
 mod native;
 mod peers;
+mod recovery;
 mod redis;
 mod report;
 mod stock;
@@ -22,6 +23,7 @@ use indicatif::ProgressBar;
 use report::{Absent, Report, Setting};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::time::Duration;
 
 pub(crate) use arguments::{ObjectArguments, ObjectsArguments};
 use variant::{Variant, Workload};
@@ -36,6 +38,7 @@ pub(crate) struct Done {
     append_ns: Option<f64>,
     /// Bytes of the log for a call: of a hundred that are flushed together, and of one alone.
     logged: Option<[f64; 2]>,
+    recovered: Option<recovery::Recovered>,
 }
 
 impl Done {
@@ -84,16 +87,25 @@ pub(crate) fn bench(arguments: &ObjectsArguments) -> Result<()> {
 
 /// Every workload on every medium with every number of threads, and the variants that have a place there.
 fn settings(arguments: &ObjectsArguments) -> Result<Vec<Setting>> {
+    let mut places = Vec::new();
+    for medium in arguments.media() {
+        let in_memory = medium::is_memory(&medium)?;
+        let slower = arguments.line_delay.filter(|_| in_memory);
+        let delays = [None].into_iter().chain(slower.map(Some));
+        places.extend(delays.map(|line_delay| (medium.clone(), in_memory, line_delay)));
+    }
     let mut settings = Vec::new();
     for &workload in &arguments.workload {
-        for medium in arguments.media() {
-            let in_memory = medium::is_memory(&medium)?;
+        for (medium, in_memory, line_delay) in &places {
             for &threads in workload.threads(arguments) {
-                let there = |variant: &Variant| variant.has_place(workload, in_memory);
+                let there = |variant: &Variant| {
+                    variant.has_place(workload, *in_memory) && !(line_delay.is_some() && variant.is_peer())
+                };
                 settings.push(Setting {
                     workload,
                     medium: medium.clone(),
-                    in_memory,
+                    in_memory: *in_memory,
+                    line_delay: *line_delay,
                     threads,
                     variants: arguments.variant.iter().copied().filter(there).collect(),
                 });
@@ -112,7 +124,9 @@ fn run(variant: Variant, setting: &Setting, arguments: &ObjectsArguments) -> Res
         .args(["--workload", &crate::args::spelled(setting.workload)])
         .args(["--threads", &setting.threads.to_string()])
         .args(["--items", &arguments.items.to_string()])
+        .args(["--calls", &arguments.calls.to_string()])
         .args(["--seconds", &arguments.seconds.to_string()])
+        .args(["--line-delay", &setting.line_delay.unwrap_or(0).to_string()])
         .arg("--place")
         .arg(place.path())
         // libpmemobj flushes cache lines on any memory then.
@@ -122,8 +136,11 @@ fn run(variant: Variant, setting: &Setting, arguments: &ObjectsArguments) -> Res
 
 /// Does the one run that `arguments` ask for.
 pub(crate) fn object(arguments: &ObjectArguments) -> Result<()> {
+    twinpage_os::memory::delay_lines(Duration::from_nanos(arguments.line_delay.into()));
     let done = match (arguments.workload, arguments.variant) {
         (Workload::Append, _) => grid::append(arguments)?,
+        (Workload::Recovery, _) if arguments.is_killed => recovery::first_life(arguments)?,
+        (Workload::Recovery, _) => recovery::run(arguments)?,
         (Workload::StockGet | Workload::StockPut, variant) => match variant {
             Variant::Native => stock::native(arguments)?,
             Variant::BerkeleyDb => stock::peer::<Stored<BerkeleyDb>>(arguments)?,

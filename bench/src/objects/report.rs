@@ -15,8 +15,19 @@ pub(super) struct Setting {
     pub(super) workload: Workload,
     pub(super) medium: PathBuf,
     pub(super) in_memory: bool,
+    /// Nanoseconds that a line written takes longer.
+    pub(super) line_delay: Option<u32>,
     pub(super) threads: u32,
     pub(super) variants: Vec<Variant>,
+}
+
+impl Setting {
+    fn medium_name(&self) -> &'static str {
+        match self.line_delay {
+            Some(_) => "slower memory",
+            None => medium::name(self.in_memory),
+        }
+    }
 }
 
 /// One variant in one setting.
@@ -39,6 +50,18 @@ struct Row {
     bytes_logged: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_logged_alone: Option<f64>,
+    /// Of recovery, milliseconds: of the object, of the program; and of a million entries of calls that survived.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    million_ms: Option<f64>,
+    /// The same of object and program, as shares of the time that the calls took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object_share: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program_share: Option<f64>,
     /// Every run compared what it opened again with the calls it had counted.
     checked: bool,
 }
@@ -152,6 +175,7 @@ impl Report {
                 "machine": machine(),
                 "seconds": arguments.seconds,
                 "repeat": arguments.repeat,
+                "line_delay_ns": arguments.line_delay,
                 "absent": self.absent,
                 "rows": self.rows,
                 "ratios": self.ratios,
@@ -179,6 +203,8 @@ impl Report {
             "ns appended",
             "bytes logged",
             "alone",
+            "ms object",
+            "ms program",
             "durable",
         ]);
         for row in &self.rows {
@@ -193,6 +219,8 @@ impl Report {
                 said(row.append_ns),
                 said(row.bytes_logged),
                 said(row.bytes_logged_alone),
+                said(row.object_ms),
+                said(row.program_ms),
                 row.durability.to_owned(),
             ]);
         }
@@ -243,7 +271,7 @@ fn row(setting: &Setting, variant: Variant, runs: &[Done]) -> Row {
     Row {
         workload: spelled(setting.workload),
         engine: variant.name(setting.in_memory),
-        medium: medium::name(setting.in_memory),
+        medium: setting.medium_name(),
         durability: variant.durability(),
         threads: setting.threads,
         runs: runs.len(),
@@ -253,6 +281,11 @@ fn row(setting: &Setting, variant: Variant, runs: &[Done]) -> Row {
         append_ns: median(|done| done.append_ns),
         bytes_logged: median(|done| Some(done.logged?[0])),
         bytes_logged_alone: median(|done| Some(done.logged?[1])),
+        object_ms: median(|done| Some(done.recovered?.object_s * 1e3)),
+        program_ms: median(|done| Some(done.recovered?.program_s * 1e3)),
+        million_ms: median(|done| done.recovered?.million_ms()),
+        object_share: median(|done| Some(done.recovered?.object_s / done.seconds)),
+        program_share: median(|done| Some(done.recovered?.program_s / done.seconds)),
         checked: !runs.is_empty(),
     }
 }
@@ -263,7 +296,7 @@ fn over(setting: &Setting, of: &Runs, over: &Runs, paper: Option<f64>, reach: Op
         workload: spelled(setting.workload),
         of: of.0.name(setting.in_memory),
         over: over.0.name(setting.in_memory),
-        medium: medium::name(setting.in_memory),
+        medium: setting.medium_name(),
         threads: setting.threads,
         ratio: Ratio {
             paper,

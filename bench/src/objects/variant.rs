@@ -18,16 +18,16 @@ pub(crate) enum Workload {
     StockGet,
     /// Writes one
     StockPut,
+    /// A process is killed after 640,000 calls; its object, and its program, are recovered
+    Recovery,
 }
 
 impl Workload {
     pub(crate) fn threads(self, arguments: &ObjectsArguments) -> &[u32] {
         match self {
-            Workload::AllInc | Workload::RowInc | Workload::StockGet | Workload::StockPut => {
-                &arguments.threads
-            }
             Workload::Instant => &arguments.instant_threads,
             Workload::Append => &[1],
+            _ => &arguments.threads,
         }
     }
 }
@@ -118,7 +118,7 @@ impl Variant {
     pub(super) fn has_place(self, workload: Workload, in_memory: bool) -> bool {
         match workload {
             Workload::AllInc | Workload::RowInc => !self.is_peer(),
-            Workload::Append => self == Variant::Simpo,
+            Workload::Append | Workload::Recovery => self == Variant::Simpo,
             Workload::StockGet => matches!(self, Variant::Native | Variant::Simpo | Variant::BerkeleyDb),
             Workload::StockPut => {
                 let all = [

@@ -329,7 +329,9 @@ fn fields_in_region(input: &DeriveInput, brand: &Brand) -> TokenStream {
     let must_be = |field: &Field, at: TokenStream| {
         let ty = &field.ty;
         let family = brand.named_static(quote!(#ty));
-        quote_spanned!(ty.span()=> ::twinpage::persist::FieldInRegion(#at).must_be::<'twinpage, #family>();)
+        quote_spanned!(ty.span()=>
+            ::twinpage::persist::FieldInRegion(#at, ::core::marker::PhantomData::<#family>).must_be::<'twinpage>();
+        )
     };
     let looked_at = match &input.data {
         Data::Struct(data) => {
@@ -358,7 +360,7 @@ fn fields_in_region(input: &DeriveInput, brand: &Brand) -> TokenStream {
     quote! {
         let _ = |value: &mut #ident #member| {
             #[allow(unused_imports)]
-            use ::twinpage::persist::MustBe as _;
+            use ::twinpage::persist::{IsRefused as _, MustBe as _};
             #looked_at
         };
     }

@@ -19,6 +19,8 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use twinpage_core::Result;
 
 /// Up to here an aligned write goes word by word. A longer one is left to `memcpy`, whose stores are
@@ -28,9 +30,31 @@ const WORDWISE_BYTES: usize = 64;
 /// A file in memory. See the [module](self).
 pub type MemoryMedium = MappedMedium<PageCache>;
 
+/// Nanoseconds that each line takes longer, in all memory files of this process.
+static LINE_DELAY_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Makes memory files of this process as slow as a memory whose writes take longer than DRAM's: a fence waits that much
+/// longer for each line written since the fence before. For measurements; at first it does not.
+pub fn delay_lines(each: Duration) {
+    let ns = u64::try_from(each.as_nanos()).unwrap_or(u64::MAX);
+    LINE_DELAY_NS.store(ns, Ordering::Relaxed);
+}
+
 /// Stores are in the system's page cache, which outlives the program.
 #[derive(Debug)]
-pub struct PageCache(Native);
+pub struct PageCache {
+    processor: Native,
+    /// Written since the last fence.
+    lines: AtomicU64,
+}
+
+/// By spinning: it is shorter than a sleep can be.
+fn wait(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
 
 impl Persistence for PageCache {
     const MAPPING: MapFlags = MapFlags::SHARED;
@@ -39,15 +63,19 @@ impl Persistence for PageCache {
     const TELLS_HOLES: bool = false;
 
     fn of(_: &File, _: &Path) -> Result<PageCache> {
-        Ok(PageCache(Native::new()))
+        Ok(PageCache {
+            processor: Native::new(),
+            lines: AtomicU64::new(0),
+        })
     }
 
     unsafe fn copy(&mut self, bytes: &[u8], to: *mut u8) {
+        *self.lines.get_mut() += bytes.len().div_ceil(CACHE_LINE) as u64;
         let (lines, rest) = bytes.as_chunks::<CACHE_LINE>();
         if rest.is_empty() && to.addr().is_multiple_of(CACHE_LINE) {
             for (k, line) in lines.iter().enumerate() {
                 // SAFETY: whole lines of what the caller promises; `before_read` and `fence` drain.
-                unsafe { self.0.stream(line, to.add(k * CACHE_LINE)) };
+                unsafe { self.processor.stream(line, to.add(k * CACHE_LINE)) };
             }
         } else if bytes.len() > WORDWISE_BYTES || !bytes.len().is_multiple_of(8) {
             // SAFETY: the caller's.
@@ -59,14 +87,40 @@ impl Persistence for PageCache {
     }
 
     fn before_read(&self) {
-        self.0.drain();
+        self.processor.drain();
     }
 
     fn fence(&self) {
-        self.0.drain();
+        self.processor.drain();
+        let lines = self.lines.load(Ordering::Relaxed);
+        self.lines.store(0, Ordering::Relaxed);
+        let each = LINE_DELAY_NS.load(Ordering::Relaxed);
+        if each > 0 {
+            wait(Duration::from_nanos(each.saturating_mul(lines)));
+        }
     }
 
     fn take_space(file: &File, range: &Range<u64>) -> io::Result<()> {
         reserve(file, range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use twinpage_core::Medium;
+
+    #[test]
+    fn slower_memory_takes_longer_for_each_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut medium = MemoryMedium::create(folder.path().join("slow")).unwrap();
+        medium.grow(1 << 20).unwrap();
+        medium.write(0, &[7; 1000 * CACHE_LINE]).unwrap();
+        delay_lines(Duration::from_micros(2));
+        let begin = Instant::now();
+        medium.fence().unwrap();
+        let fenced = begin.elapsed();
+        delay_lines(Duration::ZERO);
+        assert!(fenced >= Duration::from_millis(2), "{fenced:?}");
     }
 }

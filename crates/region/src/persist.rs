@@ -30,7 +30,7 @@ mod plain;
 pub use crate::description::{BadDescription, Description, Field, Kind, Type, Variant};
 pub use describe::{FieldOffset, Types};
 #[doc(hidden)]
-pub use in_region::{FieldInRegion, MustBe};
+pub use in_region::{FieldInRegion, IsRefused, MustBe};
 pub use name::Name;
 pub use twinpage_macros::Persist;
 

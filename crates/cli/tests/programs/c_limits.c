@@ -70,8 +70,8 @@ static void note_process(void) {
     note("processor affinity", fold_bytes(0, &cpus, sizeof cpus));
 }
 
-static void note_memory(unsigned char *marked) {
-    // madvise leaves marks on mappings that only /proc shows.
+// The marks of a mapping that madvise leaves and only /proc shows; 0 where the text has no such mapping.
+static uint64_t marks_of(unsigned char *mapping) {
     char line[512];
     FILE *smaps = fopen("/proc/self/smaps", "r");
     CHECK(smaps, "open /proc/self/smaps");
@@ -80,14 +80,21 @@ static void note_memory(unsigned char *marked) {
     while (fgets(line, sizeof line, smaps)) {
         unsigned long start, end;
         if (sscanf(line, "%lx-%lx ", &start, &end) == 2) from = start, to = end;
-        if (from != (unsigned long)marked || strncmp(line, "VmFlags:", 8)) continue;
+        if (from != (unsigned long)mapping || strncmp(line, "VmFlags:", 8)) continue;
         flags = fold(flags, (uint64_t)(!!strstr(line, " dc")));
         flags = fold(flags, (uint64_t)(!!strstr(line, " dd")));
         flags = fold(flags, (uint64_t)(!!strstr(line, " wf")));
         flags = fold(flags, to - from);
     }
     fclose(smaps);
-    note("marks of a mapping", flags);
+    return flags;
+}
+
+static void note_memory(unsigned char *marked) {
+    // A page of the text is read at a time. Where a program is resumed between two, it goes on at the same place of a text
+    // that may be another, and a line may be passed over: it is looked for again. Twice in a row that is no chance.
+    uint64_t flags = marks_of(marked);
+    note("marks of a mapping", flags ? flags : marks_of(marked));
 }
 
 // What cannot be kept may be refused, so what is set may fail; it must only not change afterwards.

@@ -4,14 +4,15 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::rest::{epoch, written};
-use crate::support::process::{Victim, kill, twinpage};
+use crate::support::process::{Victim, family, kill, name_of, twinpage};
 use crate::support::program::compile;
+use crate::support::skip;
 use crate::support::state::{info, on_state, wait_until};
 
 /// A program that writes to a thousand pages again and again for two seconds.
@@ -228,6 +229,56 @@ fn a_limit_that_cannot_be_kept_is_told_once() {
         told[0].contains("--lose-at-most 5ms") && !told[0].contains(" 0.0s"),
         "{told:?}"
     );
+}
+
+/// Slow by strace(1), in the process that writes. The program goes on meanwhile, and is there after a kill.
+#[test]
+fn a_disk_that_cannot_follow_is_told_of() {
+    let Some(binary) = compile("sleepers.c", &["-pthread"]) else {
+        return;
+    };
+    if Command::new("strace").arg("-V").output().is_err() {
+        return skip("a slow disk", "strace", "strace");
+    }
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let (state, messages) = (scratch.path().join("state"), scratch.path().join("messages"));
+    let mut command = twinpage();
+    command
+        .args(["run", "--every", "16ms", "--messages"])
+        .arg(&messages);
+    command.arg("--state").arg(&state).args(["--", &binary, "lines"]);
+    let mut child = command.spawn().expect("twinpage starts");
+    wait_until("there are checkpoints", || epoch(&state) > 2);
+    let mut slower = Command::new("strace");
+    slower.args(["-qq", "-f", "-o", "/dev/null", "-e", "trace=fdatasync"]);
+    slower.args(["-e", "inject=fdatasync:delay_enter=700000"]);
+    for pid in family(child.id() as i32) {
+        if name_of(pid) == "twinpage" {
+            slower.args(["-p", &pid.to_string()]);
+        }
+    }
+    let mut slower = slower.stderr(Stdio::null()).spawn().expect("strace starts");
+    let told = || {
+        let said = fs::read_to_string(&messages).unwrap_or_default();
+        let told = said
+            .lines()
+            .filter(|line| line.contains("the disk cannot follow"));
+        told.map(str::to_owned).collect::<Vec<_>>()
+    };
+    wait_until("it is told", || !told().is_empty());
+    let from = epoch(&state);
+    wait_until("there are more checkpoints", || epoch(&state) > from + 2);
+    assert_eq!(told().len(), 1, "{:?}", told());
+    kill(&mut child, Victim::Tree, &mut fastrand::Rng::with_seed(1));
+    slower.wait().expect("strace ends with its process");
+    let from = epoch(&state);
+    let mut child = twinpage()
+        .arg("resume")
+        .arg(&state)
+        .spawn()
+        .expect("twinpage starts");
+    wait_until("there are more checkpoints", || epoch(&state) > from + 2);
+    kill(&mut child, Victim::Tree, &mut fastrand::Rng::with_seed(1));
 }
 
 /// Limits choose a pace, and a fixed one needs none.

@@ -95,6 +95,7 @@ pub(super) fn load(medium: &impl Medium, fault: Option<Fault>) -> Result<Loaded>
 fn load_until(medium: &impl Medium, last: u64) -> Result<Loaded> {
     let superblock = read_superblock(medium)?;
     let seed = superblock.seed();
+    let mark_before = read_array(medium, superblock.mark_at())?;
     let geometry = superblock.geometry;
     let mut space = Space::new(geometry, medium.len());
     let (switch, other) = read_switches(medium, &superblock)?;
@@ -113,7 +114,7 @@ fn load_until(medium: &impl Medium, last: u64) -> Result<Loaded> {
     };
     replay.occupy_bases()?;
     let tail = replay.run(medium, last)?;
-    let mark = replay.check_mark(medium)?;
+    let mark = replay.check_mark(medium, mark_before)?;
     let (epoch, sequence) = (replay.epoch, replay.sequence);
     // Every record was found to be the next one, of the same epoch as the one before or the next.
     assert!(

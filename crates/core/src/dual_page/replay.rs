@@ -249,18 +249,17 @@ impl Replay {
     }
 
     /// The journal ends where the mark says, or one record later; two, if there is no fence between them. Those with a
-    /// payload do not count. Says what the mark says.
-    pub(super) fn check_mark(&self, medium: &impl Medium) -> Result<u64> {
+    /// payload do not count. A mark that is not as it was `before` all else was read is that of a store in use, which has
+    /// gone on: it is of a later journal. Says what the mark says.
+    pub(super) fn check_mark(&self, medium: &impl Medium, before: [u8; 8]) -> Result<u64> {
         let at = self.superblock.mark_at();
-        let Some(mark) = read_mark(read_array(medium, at)?, self.superblock.seed()) else {
+        let found = read_array(medium, at)?;
+        let Some(mark) = read_mark(found, self.superblock.seed()) else {
             return Err(Error::damaged("mark", at, "its check does not fit"));
         };
         let is_last = self.marked[2] == self.sequence;
-        let least = match self.unfenced.is_some() && is_last {
-            true => self.marked[0],
-            false => self.marked[1],
-        };
-        if !(least..=self.sequence).contains(&mark) {
+        let least = self.marked[usize::from(self.unfenced.is_none() || !is_last)];
+        if found == before && !(least..=self.sequence).contains(&mark) {
             let why = format!(
                 "it says record {mark} was durable, but the journal ends with {}",
                 self.sequence

@@ -3,7 +3,7 @@
 //! ```text
 //! callers --append--> Appender: a queue in memory, without a lock
 //!                        | Taker::take: a group
-//!                     Log::flush: one write, one fence ---> file: header | definitions | ring of records
+//!                     Log::flush: one write, one fence ---> file: header | definitions | ring of records | definitions
 //! recovery: read() gives the calls from a position on, in order; the owner runs those that its checkpoint lacks
 //! ```
 //!
@@ -45,7 +45,7 @@ use zerocopy::IntoBytes;
 
 /// Where the definitions begin, after the header.
 const DEFINITIONS_AT: u64 = 64;
-/// Where the ring begins.
+/// Where the ring begins. Definitions that find no room before it go behind it: as much room again each time.
 const RING_AT: u64 = 64 << 10;
 /// The smallest ring.
 pub const LEAST_RING: u64 = 4096;
@@ -138,23 +138,29 @@ impl<M: Medium> Log<M> {
     /// The number of a definition, which is made if there is none of that text yet: it is durable when this returns.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when there is no room for more; those of the medium.
+    /// [`Error::Invalid`] when it has no number for one more; those of the medium.
     pub fn define(&mut self, text: &str) -> Result<u16> {
         if let Some(at) = self.definitions.iter().position(|known| known == text) {
             return Ok(at as u16);
         }
         self.poison.check()?;
-        let (number, at) = (self.definitions.len(), self.next_definition);
-        let bytes = Raw::definition(number as u16, text, definition_seed(seed_of(self.id), at));
-        if at + bytes.len() as u64 > RING_AT || number >= usize::from(u16::MAX) {
+        let number = self.definitions.len();
+        if number >= usize::from(u16::MAX) {
             return Err(Error::Invalid(format!(
-                "the operation log has no room for one more definition: it has {number}; close the region, which begins \
-                 a new log"
+                "the operation log names {number} objects and threads, and no more: close the region, which begins a new \
+                 log"
             )));
         }
+        let length = Raw::definition(0, text, 0).len() as u64;
+        let at = match self.next_definition {
+            at if at <= RING_AT && at + length > RING_AT => RING_AT + self.ring,
+            at => at,
+        };
+        let bytes = Raw::definition(number as u16, text, definition_seed(seed_of(self.id), at));
+        self.medium.grow((at + length).next_multiple_of(RING_AT))?;
         self.store(at, &bytes).and_then(|()| self.fence())?;
         self.definitions.push(text.to_owned());
-        self.next_definition += bytes.len() as u64;
+        self.next_definition = at + length;
         Ok(number as u16)
     }
 

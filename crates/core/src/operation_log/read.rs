@@ -75,21 +75,16 @@ impl Entry {
     pub fn logged(&self) -> Logged<'_> {
         self.with(&self.arguments)
     }
-}
 
-impl Entry {
     /// That its object has one of these definitions, and so has its thread if that has a name.
     fn check_names(&self, definitions: usize) -> Result<()> {
+        const WHAT: &str = "definitions of the operation log";
         let thread = (self.thread & NAMED != 0).then_some(self.thread & !NAMED);
         let named = [Some(u32::from(self.object)), thread];
         let gone = (named.into_iter().flatten()).find(|&number| number as usize >= definitions);
         gone.map_or(Ok(()), |number| {
             let why = format!("the definition {number} that a call names is gone");
-            Err(Error::damaged(
-                "definitions of the operation log",
-                DEFINITIONS_AT,
-                why,
-            ))
+            Err(Error::damaged(WHAT, DEFINITIONS_AT, why))
         })
     }
 }
@@ -191,17 +186,9 @@ fn read_as(medium: &impl Medium, id: u64, start: u64, is_thorough: bool) -> Resu
              earlier time of this one"
         )));
     }
-    let (definitions, next_definition) = read_definitions(medium, seed_of(id))?;
-    let most = usize::try_from(ring).map_err(|_| Error::Invalid(format!("a ring of {ring} bytes")))?;
-    let lap = Lap {
-        medium,
-        area: RING_AT..RING_AT + ring,
-        first: RING_AT + start % ring,
-        most,
-        bytes: Vec::new(),
-    };
+    let (definitions, next_definition) = read_definitions(medium, seed_of(id), RING_AT + ring)?;
     let mut scan = Scan {
-        lap,
+        lap: Lap::new(medium, RING_AT..RING_AT + ring, RING_AT + start % ring),
         start,
         seed: seed_of(id),
         is_thorough,
@@ -227,7 +214,18 @@ struct Lap<'m, M> {
     bytes: Vec<u8>,
 }
 
-impl<M: Medium> Lap<'_, M> {
+impl<'m, M: Medium> Lap<'m, M> {
+    fn new(medium: &'m M, area: Range<u64>, first: u64) -> Lap<'m, M> {
+        let most = (area.end - area.start) as usize;
+        Lap {
+            medium,
+            area,
+            first,
+            most,
+            bytes: Vec::new(),
+        }
+    }
+
     /// The bytes up to there, or as many as there are.
     fn upto(&mut self, end: usize) -> Result<&[u8]> {
         let (have, end) = (self.bytes.len(), end.min(self.most));
@@ -249,28 +247,26 @@ impl<M: Medium> Lap<'_, M> {
     }
 }
 
-/// The definitions, and where the next one goes.
-fn read_definitions(medium: &impl Medium, seed: u32) -> Result<(Vec<String>, u64)> {
-    let mut area = Lap {
-        medium,
-        area: DEFINITIONS_AT..RING_AT,
-        first: DEFINITIONS_AT,
-        most: (RING_AT - DEFINITIONS_AT) as usize,
-        bytes: Vec::new(),
-    };
-    let (mut all, mut at) = (Vec::new(), 0);
-    while let Some(raw) = peek::<Raw>(&area.upto(at + HEAD)?[at..]) {
-        let content = at + HEAD..(at + HEAD).saturating_add(raw.bytes.get() as usize);
-        let seed = definition_seed(seed, DEFINITIONS_AT + at as u64);
-        let text = area.upto(content.end)?.get(content.clone());
-        let text = text.filter(|text| verify(&raw, text, seed).is_ok());
-        let Some(text) = text.and_then(|text| str::from_utf8(text).ok()) else {
-            break;
-        };
-        all.push(text.to_owned());
-        at = content.end.next_multiple_of(8).min(area.most);
+/// The definitions, before the ring and behind it, and where the next one goes.
+fn read_definitions(medium: &impl Medium, seed: u32, ring_end: u64) -> Result<(Vec<String>, u64)> {
+    let (mut all, mut next) = (Vec::new(), DEFINITIONS_AT);
+    for area in [DEFINITIONS_AT..RING_AT, ring_end..medium.len()] {
+        let (mut lap, mut at) = (Lap::new(medium, area.clone(), area.start), 0);
+        while let Some(raw) = peek::<Raw>(&lap.upto(at + HEAD)?[at..]) {
+            let content = at + HEAD..(at + HEAD).saturating_add(raw.bytes.get() as usize);
+            let seed = definition_seed(seed, area.start + at as u64);
+            let text = lap.upto(content.end)?.get(content.clone());
+            let text = text.filter(|text| verify(&raw, text, seed).is_ok());
+            let text = text.filter(|_| usize::from(raw.object.get()) == all.len());
+            let Some(text) = text.and_then(|text| str::from_utf8(text).ok()) else {
+                break;
+            };
+            all.push(text.to_owned());
+            at = content.end.next_multiple_of(8).min(lap.most);
+            next = area.start + at as u64;
+        }
     }
-    Ok((all, DEFINITIONS_AT + at as u64))
+    Ok((all, next))
 }
 
 /// What a group begins with.

@@ -2,7 +2,9 @@
 //! the state that was committed. Never a panic, never silently another state. Where lines have checksums, a damaged
 //! line is refused when it is read, and named by a check; where they have none, its bytes are read as they are.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use twinpage_core::crash::{Image, Random};
 use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
 use twinpage_core::*;
@@ -166,6 +168,74 @@ fn a_flipped_byte_is_refused_or_harmless_or_in_one_line() {
         }
         assert!(refused > 64 * 8, "{refused}");
     }
+}
+
+/// What was written first, until something was read so often; then what is there later.
+struct Moving {
+    images: [Image; 2],
+    left: Rc<Cell<u32>>,
+}
+
+impl Medium for Moving {
+    fn len(&self) -> u64 {
+        self.images[0].len()
+    }
+    fn grow(&mut self, _: u64) -> Result<()> {
+        unreachable!("it is only looked at")
+    }
+    fn read(&self, at: Offset, into: &mut [u8]) -> Result<()> {
+        let left = self.left.get();
+        self.left.set(left.saturating_sub(1));
+        self.images[usize::from(left == 0)].read(at, into)
+    }
+    fn write(&mut self, _: Offset, _: &[u8]) -> Result<()> {
+        unreachable!("it is only looked at")
+    }
+    fn fence(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn atom(&self) -> usize {
+        8
+    }
+}
+
+/// A store in use, read while it goes on: its mark is then of a later journal, and that is no damage.
+#[test]
+fn a_mark_that_moves_on_is_no_damage() {
+    let after = |commits: u64| {
+        let options = Options::new(Geometry::new(64, 4096).unwrap()).id(3);
+        let mut store = DualPage::create(Image::new(8), &options).unwrap();
+        let mut random = Random::new(1);
+        for commit in 0..commits {
+            write(&mut store, 1, LineMask(1 << (commit % 64)), &mut random);
+            store.commit(b"the same").unwrap();
+        }
+        (store.epoch(), store.into_medium())
+    };
+    let [(first, old), (last, new)] = [20, 60].map(after);
+    let mut between = 0;
+    for reads in 0.. {
+        let left = Rc::new(Cell::new(reads));
+        let medium = Moving {
+            images: [old.clone(), new.clone()],
+            left: left.clone(),
+        };
+        match DualPage::recover(medium) {
+            Ok((_, found)) => {
+                assert!((first..=last).contains(&found.epoch), "{reads} reads");
+                between += u32::from(found.epoch == first);
+            }
+            // What does not fit together is read again.
+            Err(error) => assert!(
+                !error.to_string().contains("the journal ends with"),
+                "{reads} reads: {error}"
+            ),
+        }
+        if left.get() > 0 {
+            break;
+        }
+    }
+    assert!(between > 1, "the mark was read before what it is of");
 }
 
 #[test]

@@ -354,6 +354,65 @@ fn damage_is_refused_with_its_place_and_a_torn_last_group_ends_the_log() {
     }
 }
 
+/// More objects and threads than there is room for before the ring, which these fill to its last byte.
+#[test]
+fn definitions_go_on_behind_the_ring() {
+    const MANY: u16 = 3000;
+    let name = |number: u16| format!("object {number}\nadd(number: u64)\n#{number}");
+    let mut log = Log::create(Image::new(8), ID, RING, 0, Poison::default()).unwrap();
+    let (appender, mut taker) = log.queue(7, RING);
+    for number in 0..MANY {
+        assert_eq!(log.define(&name(number)).unwrap(), number);
+        if number % 1000 == 999 {
+            // The log is opened again, with a last definition that is torn.
+            let mut image = log.into_medium();
+            let (again, found) = Log::open(image.clone(), ID, 0, Poison::default()).unwrap();
+            assert!(
+                found.definitions.into_iter().eq((0..=number).map(name)),
+                "{number}"
+            );
+            log = again;
+            let last = image.bytes().iter().rposition(|&byte| byte != 0).unwrap();
+            image.bytes_mut()[last] ^= 1;
+            assert_eq!(
+                read(&image, ID, 0).unwrap().definitions.len(),
+                usize::from(number)
+            );
+        }
+        assert_eq!(log.define(&name(number / 2)).unwrap(), number / 2);
+    }
+    // A call of an object of each place.
+    for object in [1, MANY - 1] {
+        let (function, thread, lane) = (0, 1, None);
+        appender
+            .append(&Call {
+                object,
+                function,
+                thread,
+                lane,
+                arguments: &[],
+            })
+            .unwrap();
+    }
+    log.flush(&taker.take(Group::default(), 0)).unwrap();
+    let image = log.into_medium();
+    let objects: Vec<u16> = read(&image, ID, 0)
+        .unwrap()
+        .entries
+        .iter()
+        .map(|entry| entry.object)
+        .collect();
+    assert_eq!(objects, [1, MANY - 1]);
+    // Without those behind the ring, or with a gap before it, one of them has no name.
+    let cut = Image::from_bytes(image.bytes()[..RING_AT + RING as usize].to_vec(), 8);
+    let mut flipped = image;
+    flipped.bytes_mut()[200] ^= 1;
+    for damaged in [cut, flipped] {
+        let why = read(&damaged, ID, 0).unwrap_err().to_string();
+        assert!(why.contains("that a call names is gone"), "{why}");
+    }
+}
+
 #[test]
 fn other_logs_and_damaged_files_are_refused() {
     let (image, starts) = three_groups();

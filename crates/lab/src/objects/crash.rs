@@ -216,8 +216,10 @@ impl<P: Recoverable> Crashed<P> {
     /// The program, on `cores` cores.
     #[must_use]
     pub fn new(program: P, cores: usize, seed: u64) -> Crashed<P> {
+        let mut space = Space::new(program.footprint_bytes());
+        program.fill(&mut space);
         Crashed {
-            space: Space::new(program.footprint_bytes()),
+            space,
             cores: (0..cores)
                 .map(|_| Core {
                     steps: VecDeque::new(),

@@ -4,7 +4,8 @@
 //!   function that needs the object for itself gets its number with the lock where it is run by its caller.
 //! * An instant function first makes all entries before its own durable, then its own, the commit mark (3.1.1); then it
 //!   runs what was deferred, then itself, and leaves its result in its context.
-//! * Functions of an object that touch their thread's part alone take no lock, and all of its functions are such, or none.
+//! * Functions of an object that read alone, or touch their thread's part alone, take no lock. All of its functions are such,
+//!   or none.
 //! * A checkpoint begins when every instant function that has a number is done, and none gets one before its end.
 //! * One server runs what was deferred, the thread that ends the group: the object has one lock.
 

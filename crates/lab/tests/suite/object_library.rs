@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use twinpage_lab::bus::Machine;
 use twinpage_lab::objects::crash::{Crashed, Recoverable, Step as Crashing};
-use twinpage_lab::objects::library::{Application, Call, Class, Objects, Step, Structure, Structures};
+use twinpage_lab::objects::library::{
+    Access, Application, Call, Class, Objects, Step, Stock, StockLevel, Structure, Structures,
+};
 use twinpage_lab::objects::{Config, Mixed, Variant};
 use twinpage_lab::op::Kind;
 use twinpage_lab::{Port, Space};
@@ -116,11 +118,16 @@ fn small() -> Config {
     config
 }
 
+fn stock(access: Access, rows: u64, threads: usize) -> Box<dyn Objects> {
+    Box::new(Stock::new(StockLevel { access, rows }, threads))
+}
+
 fn all_objects(threads: usize) -> Vec<Box<dyn Objects>> {
     let structures = Structure::ALL
         .map(|structure| -> Box<dyn Objects> { Box::new(Structures::new(structure, threads, 5)) });
     let programs = Application::ALL.map(|program| program.objects(threads, 5));
-    structures.into_iter().chain(programs).collect()
+    let stock = [Access::Get, Access::Put].map(|access| stock(access, 70, threads));
+    structures.into_iter().chain(programs).chain(stock).collect()
 }
 
 #[test]
@@ -253,7 +260,8 @@ fn a_crash_anywhere_loses_nothing_that_was_acknowledged() {
             let structures = short
                 .map(|structure| -> Box<dyn Objects> { Box::new(Structures::new(structure, threads, 5)) });
             let rows: Box<dyn Objects> = Box::new(Rows::new(threads));
-            for objects in structures.into_iter().chain([rows]) {
+            let stock = stock(Access::Put, 3, threads);
+            for objects in structures.into_iter().chain([rows, stock]) {
                 let what = format!("{name} {} {threads}, seed {seed}", objects.name());
                 let replayed = crash_everywhere(name, objects, threads, seed, &mut |_| {}).unwrap();
                 assert!(replayed > 0, "{what}");

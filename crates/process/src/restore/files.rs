@@ -37,10 +37,8 @@ pub(super) struct Sources {
     places: Vec<(i32, i32, bool)>,
     /// Gaps between the places, to be closed in the child.
     gaps: Vec<(u32, u32)>,
-    /// Files of mappings, and the program's own file, by path.
-    files: BTreeMap<PathBuf, i32>,
-    /// Objects that are mapped, by number and the access that the mappings need.
-    objects: BTreeMap<(Id, u32), i32>,
+    files: Files,
+    objects: Objects,
     keys: Keys,
     /// Directories that were removed, by the inode they had.
     gone: BTreeMap<u64, i32>,
@@ -48,6 +46,11 @@ pub(super) struct Sources {
     terminal: Option<i32>,
     _open: Vec<OwnedFd>,
 }
+
+/// Files of mappings, and the program's own file, by path.
+type Files = BTreeMap<PathBuf, i32>;
+/// Objects that are mapped, by number and the access that the mappings need.
+type Objects = BTreeMap<(Id, u32), i32>;
 
 impl Sources {
     /// The number, in the child too, at which a file is open.
@@ -137,56 +140,15 @@ pub(super) fn open(
     }
     spawn::raise_descriptor_limit()
         .map_err(|source| Error::target("cannot raise the limit of open files", source))?;
-    let mut sources: BTreeMap<i32, i32> = BTreeMap::new();
-    let late = pidfds::living(context);
-    let others = |(descriptor, _): &(&Descriptor, &Held)| {
-        let comes_later = own_path(descriptor, fixed.pid).is_some() || late.contains_key(&descriptor.shares);
-        !comes_later && !matches!(descriptor.what, What::Pair(_))
-    };
-    // What is done to files while others are opened is none of the program's news.
-    let (watching, plain): (Vec<_>, Vec<_>) = (fixed.descriptors.iter())
-        .zip(&context.live.held)
-        .filter(others)
-        .partition(|(descriptor, _)| descriptor.what == What::Inotify);
-    for (descriptor, held) in plain.into_iter().chain(watching) {
-        let source = match sources.get(&descriptor.shares) {
-            Some(source) if descriptor.shares != descriptor.fd => *source,
-            _ => opener.open_again(descriptor, held)?,
-        };
-        sources.insert(descriptor.fd, source);
-    }
+    let sources = opener.open_descriptors(context)?;
     let mut places: Vec<(i32, i32, bool)> = fixed
         .descriptors
         .iter()
         .filter_map(|descriptor| Some((*sources.get(&descriptor.fd)?, descriptor.fd, descriptor.cloexec)))
         .collect();
     places.sort_by_key(|(_, place, _)| *place);
-    let mut files = BTreeMap::new();
-    let mut objects = BTreeMap::new();
     let keys = Keys::new(&context.live.objects);
-    let members = context.members.iter().map(|member| &member.fixed);
-    let first = Some(fixed).filter(|first| first.ended.is_none());
-    for fixed in first.into_iter().chain(members) {
-        for key in fixed.mappings.iter().filter_map(|mapping| keys.of(mapping)) {
-            if let Entry::Vacant(entry) = objects.entry(key) {
-                let file = made.open(key.0, OFlags::from_bits_retain(key.1))?;
-                entry.insert(opener.keep(file)?);
-            }
-        }
-        let mapped = fixed.mappings.iter().filter(|mapping| {
-            matches!(mapping.kind, Kind::PrivateFile | Kind::SharedFile) && mapping.object.is_none()
-        });
-        for mapping in mapped {
-            if !files.contains_key(&mapping.path) {
-                let file = opener.open_mapped(&mapping.path, mapping.inode)?;
-                files.insert(mapping.path.clone(), file);
-            }
-        }
-        let exe = &fixed.kernel.memory.exe;
-        if !files.contains_key(exe) {
-            files.insert(exe.clone(), opener.open_executable(exe)?);
-        }
-    }
+    let (files, objects) = opener.open_mappings(context, &keys)?;
     let terminal = surroundings.streams.terminal().filter(|_| fixed.ended.is_some());
     let terminal = terminal.and_then(|stream| opener.streams[stream as usize].take());
     let terminal = terminal.map(|end| opener.keep(end)).transpose()?;
@@ -324,6 +286,62 @@ pub(super) struct Opener<'a> {
 }
 
 impl Opener<'_> {
+    /// What each descriptor is opened as, but those that come later: the program's own entries in /proc, process descriptors,
+    /// connections.
+    fn open_descriptors(&mut self, context: &Context) -> Result<BTreeMap<i32, i32>> {
+        let mut sources: BTreeMap<i32, i32> = BTreeMap::new();
+        let fixed = &context.fixed;
+        let late = pidfds::living(context);
+        let others = |(descriptor, _): &(&Descriptor, &Held)| {
+            let comes_later =
+                own_path(descriptor, fixed.pid).is_some() || late.contains_key(&descriptor.shares);
+            !comes_later && !matches!(descriptor.what, What::Pair(_))
+        };
+        // What is done to files while others are opened is none of the program's news.
+        let (watching, plain): (Vec<_>, Vec<_>) = (fixed.descriptors.iter())
+            .zip(&context.live.held)
+            .filter(others)
+            .partition(|(descriptor, _)| descriptor.what == What::Inotify);
+        for (descriptor, held) in plain.into_iter().chain(watching) {
+            let source = match sources.get(&descriptor.shares) {
+                Some(source) if descriptor.shares != descriptor.fd => *source,
+                _ => self.open_again(descriptor, held)?,
+            };
+            sources.insert(descriptor.fd, source);
+        }
+        Ok(sources)
+    }
+
+    /// The files that are mapped or run, by path, and the objects that are mapped, by key.
+    fn open_mappings(&mut self, context: &Context, keys: &Keys) -> Result<(Files, Objects)> {
+        let (mut files, mut objects) = (Files::new(), Objects::new());
+        let fixed = &context.fixed;
+        let members = context.members.iter().map(|member| &member.fixed);
+        let first = Some(fixed).filter(|first| first.ended.is_none());
+        for fixed in first.into_iter().chain(members) {
+            for key in fixed.mappings.iter().filter_map(|mapping| keys.of(mapping)) {
+                if let Entry::Vacant(entry) = objects.entry(key) {
+                    let file = self.objects.open(key.0, OFlags::from_bits_retain(key.1))?;
+                    entry.insert(self.keep(file)?);
+                }
+            }
+            let mapped = fixed.mappings.iter().filter(|mapping| {
+                matches!(mapping.kind, Kind::PrivateFile | Kind::SharedFile) && mapping.object.is_none()
+            });
+            for mapping in mapped {
+                if !files.contains_key(&mapping.path) {
+                    let file = self.open_mapped(&mapping.path, mapping.inode)?;
+                    files.insert(mapping.path.clone(), file);
+                }
+            }
+            let exe = &fixed.kernel.memory.exe;
+            if !files.contains_key(exe) {
+                files.insert(exe.clone(), self.open_executable(exe)?);
+            }
+        }
+        Ok((files, objects))
+    }
+
     /// Keeps a descriptor at a number above the base.
     pub(super) fn keep(&mut self, fd: impl AsFd) -> Result<i32> {
         let high = rustix::io::fcntl_dupfd_cloexec(fd, self.base).map_err(too_many)?;

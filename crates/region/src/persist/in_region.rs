@@ -6,13 +6,14 @@
 use super::Persist;
 use std::marker::PhantomData;
 
-/// A field of a type in a region: a pointer, since what one points to has no type but its own.
+/// A field of a type in a region: a pointer, since what one points to has no type but its own. Beside it the type that
+/// the field is said to have, named by its `'static` form.
 #[doc(hidden)]
-pub struct FieldInRegion<Field>(pub *mut Field);
+pub struct FieldInRegion<Field, Family>(pub *mut Field, pub PhantomData<Family>);
 
-impl<T: ?Sized> FieldInRegion<PhantomData<T>> {
+impl<T: ?Sized, Family> FieldInRegion<PhantomData<T>, Family> {
     /// It holds nothing, so whatever it names is no memory of any region. This one is taken before [`MustBe::must_be`].
-    pub fn must_be<'r: 'r, Family>(self) {}
+    pub fn must_be<'r: 'r>(self) {}
 }
 
 /// All other fields.
@@ -20,11 +21,28 @@ impl<T: ?Sized> FieldInRegion<PhantomData<T>> {
 pub trait MustBe: Sized {
     /// The field's type.
     type Field;
+    /// The type it is said to have.
+    type Family: Persist;
 
     /// Compiles if that is what `Family` is in the region.
-    fn must_be<'r: 'r, Family: Persist<In<'r> = Self::Field>>(self) {}
+    fn must_be<'r: 'r>(self)
+    where
+        Self::Family: Persist<In<'r> = Self::Field>,
+    {
+    }
 }
 
-impl<Field> MustBe for FieldInRegion<Field> {
+impl<Field, Family: Persist> MustBe for FieldInRegion<Field, Family> {
     type Field = Field;
+    type Family = Family;
 }
+
+/// A field whose type is not [`Persist`]: its description refuses it, and once is enough. The method of a reference is
+/// taken where [`MustBe::must_be`] is not to be had.
+#[doc(hidden)]
+pub trait IsRefused: Sized {
+    /// Compiles.
+    fn must_be<'r: 'r>(self) {}
+}
+
+impl<Field, Family> IsRefused for &FieldInRegion<Field, Family> {}

@@ -559,6 +559,38 @@ fn calls_that_this_build_cannot_run_are_refused_by_name() {
     }
 }
 
+/// More than there is room for before the ring of their log.
+#[test]
+fn hundreds_of_objects_survive_a_kill() {
+    const NAME: &str = "hundreds_of_objects_survive_a_kill";
+    const OBJECTS: usize = 400;
+    let object = |region: &Region, number: usize| {
+        let made = region.object::<Rows>(&format!("rows {number}"), |u| Rows::new_in(u, 1));
+        made.unwrap()
+    };
+    if let Some((_, path)) = role() {
+        let region = open(&path);
+        let handles: Vec<RowsHandle> = (0..OBJECTS).map(|number| object(&region, number)).collect();
+        for (number, handle) in handles.iter().enumerate() {
+            handle.add(0, number as u64);
+        }
+        handles[0].sync().unwrap();
+        say("killed here");
+        std::thread::park();
+        return;
+    }
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = folder.path().join("rows.twin");
+    kill_after(child(NAME, "leave", &path), "killed here");
+    let region = open(&path);
+    for number in 0..OBJECTS {
+        let mut expected = Row { calls: 0, hash: 0 };
+        expected.mix(number as u64);
+        let found = object(&region, number).row(0).unwrap();
+        assert_eq!(found, (expected.calls, expected.hash), "object {number}");
+    }
+}
+
 /// The error of opening a region, once it is free.
 fn when_free_error(open: impl Fn() -> Result<Region, Error>) -> String {
     loop {

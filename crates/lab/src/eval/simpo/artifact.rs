@@ -2,11 +2,11 @@
 
 use super::runs::{Both, Keeping, Key, Load, Machine, Other};
 use crate::eval::each;
-use crate::objects::library::{Application, Structure};
+use crate::objects::library::{Access, Application, StockLevel, Structure};
 use crate::objects::{Calls, Config};
 
 /// All artifacts, and what they show.
-pub const ARTIFACTS: [(&str, &str); 21] = [
+pub const ARTIFACTS: [(&str, &str); 23] = [
     (
         "fig6",
         "Three ways to make a checkpoint: allInc by one thread, and lines written to NVRAM",
@@ -55,7 +55,15 @@ pub const ARTIFACTS: [(&str, &str); 21] = [
     ),
     (
         "fig22",
-        "Recovery of the four programs on the Intel machine, in the time of the run (simulated)",
+        "Recovery of the four programs and of StockLevel's writes on the Intel machine, in the time of the run (simulated)",
+    ),
+    (
+        "fig23",
+        "TPC-C's StockLevel on the AMD machine: reads alone, writes alone (simulated)",
+    ),
+    (
+        "fig24",
+        "TPC-C's StockLevel on the Intel machine: reads alone, writes alone (simulated)",
     ),
     (
         "misses",
@@ -110,6 +118,13 @@ pub(super) const STRUCTURES: [&str; 3] = ["native", "simpo", "hybrid"];
 pub(super) const PROGRAMS: [&str; 2] = ["native", "simpo"];
 /// Calls of a large object before the next one is drawn: the first is Figure 17's, the others what the paper leaves open.
 pub(super) const CALLS: [u64; 3] = [1, 10, 100];
+
+/// The figures of StockLevel, and their machines; its transactions; what carries them out.
+pub(super) const STOCK: [(&str, Machine); 2] = [("fig23", Machine::Amd), ("fig24", Machine::Intel)];
+pub(super) const ACCESSES: [Access; 2] = [Access::Get, Access::Put];
+pub(super) const STOCK_VARIANTS: [&str; 2] = ["native", "simpo"];
+/// Rows of the stock: the figures', then other sizes that the object may have had (open).
+pub(super) const SIZES: [u64; 3] = [StockLevel::ROWS, 100, 10_000];
 
 /// The figures of programs with functions of both classes: the artifact, its machine, its variants and its programs.
 pub(super) fn both(artifact: &str) -> Option<(Machine, &'static [&'static str], Vec<Both>)> {
@@ -173,6 +188,9 @@ pub(super) fn keys(artifact: &str, machines: &[Config; 2]) -> Vec<Key> {
         };
         return programs.into_iter().flat_map(of).collect();
     }
+    if let Some((_, machine)) = STOCK.iter().find(|(name, _)| *name == artifact) {
+        return stock_keys(*machine, machines);
+    }
     match artifact {
         "fig17" => {
             let of = |threads| {
@@ -189,9 +207,13 @@ pub(super) fn keys(artifact: &str, machines: &[Config; 2]) -> Vec<Key> {
         "fig22" => {
             let most = most(machines, Machine::Intel);
             let of = |both| Key::new(Machine::Intel, Load::Copy(both), 1);
-            let copies = Application::ALL.map(Both::Application).into_iter().map(of);
+            let stock = Both::StockLevel(stock_of(Access::Put));
+            let programs = Application::ALL.map(Both::Application).into_iter();
+            let copies = programs.chain([stock]).map(of);
             let entries = Key::new(Machine::Intel, Load::Application, most);
-            let all = keys("fig21", machines).into_iter();
+            let all = ["fig21", "fig24"]
+                .into_iter()
+                .flat_map(|name| keys(name, machines));
             all.chain(copies).chain([entries]).collect()
         }
         "fig6" => {
@@ -223,12 +245,40 @@ pub(super) fn keys(artifact: &str, machines: &[Config; 2]) -> Vec<Key> {
         "claims" => {
             let figures = FIGURES.iter().map(|(name, ..)| *name);
             figures
-                .chain(["fig16", "fig17", "fig18", "fig19", "fig20", "fig21", "fig22"])
+                .chain([
+                    "fig16", "fig17", "fig18", "fig19", "fig20", "fig21", "fig22", "fig23", "fig24",
+                ])
                 .flat_map(|name| keys(name, machines))
                 .collect()
         }
         _ => Vec::new(),
     }
+}
+
+/// The stock of the figures.
+pub(super) fn stock_of(access: Access) -> StockLevel {
+    StockLevel {
+        access,
+        rows: SIZES[0],
+    }
+}
+
+/// A run of StockLevel.
+pub(super) fn stock(machine: Machine, level: StockLevel, name: &str, threads: usize) -> Key {
+    Key::new(machine, Load::mixed(Both::StockLevel(level), name), threads)
+}
+
+/// The runs of a figure of StockLevel: all numbers of threads, then other sizes with the most.
+fn stock_keys(machine: Machine, machines: &[Config; 2]) -> Vec<Key> {
+    let threads = &machines[machine as usize].study.threads;
+    let most = most(machines, machine);
+    let runs = threads.iter().map(|threads| (SIZES[0], *threads));
+    let of = |(rows, threads)| {
+        let levels = ACCESSES.map(|access| StockLevel { access, rows });
+        levels.map(|level| STOCK_VARIANTS.map(|name| stock(machine, level, name, threads)))
+    };
+    let runs = runs.chain(SIZES[1..].iter().map(|rows| (*rows, most)));
+    runs.flat_map(of).flatten().collect()
 }
 
 /// A run of a pool of large objects.

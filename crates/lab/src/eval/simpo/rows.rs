@@ -81,6 +81,8 @@ impl Table<'_> {
             "fig17" => self.large(),
             "fig18" | "fig19" | "fig20" | "fig21" => self.mixed(),
             "fig22" => self.recoveries(),
+            "fig23" => self.stock_level(Machine::Amd),
+            "fig24" => self.stock_level(Machine::Intel),
             "misses" => self.misses(),
             "table3" => tables::structures()?,
             "table4" => tables::programs()?,

@@ -5,7 +5,7 @@ use crate::bus::{self, Counts};
 use crate::eval::Tell;
 use crate::eval::each::each;
 use crate::eval::precision::BATCHES;
-use crate::objects::library::{Application, Objects, Structure, Structures};
+use crate::objects::library::{Application, Objects, Stock, StockLevel, Structure, Structures};
 use crate::objects::{Calls, Config, Large, Mixed, Pass, Passes, Pool, Program, Scan, Times, Variant};
 use crate::workload::Workload;
 use std::collections::BTreeMap;
@@ -41,6 +41,7 @@ impl Machine {
 pub(super) enum Both {
     Structure(Structure),
     Application(Application),
+    StockLevel(StockLevel),
 }
 
 impl Both {
@@ -48,6 +49,7 @@ impl Both {
         match self {
             Both::Structure(structure) => structure.name(),
             Both::Application(application) => application.name(),
+            Both::StockLevel(level) => level.name(),
         }
     }
 
@@ -55,7 +57,7 @@ impl Both {
     fn lengths(self, threads: usize, config: &Config) -> [u64; 2] {
         let study = &config.study;
         match self {
-            Both::Structure(_) => [study.warm_up, study.functions],
+            Both::Structure(_) | Both::StockLevel(_) => [study.warm_up, study.functions],
             // Threads of these programs go in step, and a part of a round would be as good as a whole one to one
             // mechanism, and nothing to another.
             Both::Application(_) => {
@@ -71,6 +73,7 @@ impl Both {
         match self {
             Both::Structure(structure) => Box::new(Structures::new(structure, threads, element)),
             Both::Application(application) => application.objects(threads, element),
+            Both::StockLevel(level) => Box::new(Stock::new(level, threads)),
         }
     }
 }
@@ -177,6 +180,9 @@ impl Key {
         let load = match self.load {
             Load::Variant(variant, Calls::AllInc) => format!("{}/all-inc", variant.name),
             Load::Variant(variant, Calls::RowInc) => format!("{}/row-inc", variant.name),
+            Load::Mixed(Both::StockLevel(level), variant) => {
+                format!("{}/{}/rows={}", variant.name, level.name(), level.rows)
+            }
             Load::Mixed(both, variant) => format!("{}/{}", variant.name, both.name()),
             Load::Passes(Pass::Others) => "passes/others".into(),
             Load::Passes(Pass::Same) => "passes/same".into(),

@@ -1,15 +1,17 @@
-//! Objects with functions of both classes: the library of Table 3, and the programs of 4.3.
+//! Objects with functions of both classes: the library of Table 3, the programs of 4.3, and the stock of 4.4.
 //!
 //! * A function really computes, on the object's bytes at an address, and touches nothing else: what a prefix of the log
 //!   makes of an object is the prefix's alone.
 //! * What a thread calls next depends on the thread and on what it called before, never on time.
 //!
-//! Reading order: `structures.rs` has the six structures, `programs.rs` the four programs.
+//! Reading order: `structures.rs` has the six structures, `programs.rs` the four programs, `stock.rs` the stock.
 
 mod programs;
+mod stock;
 mod structures;
 
 pub use programs::{Application, Floyd, Linpack, Pbzip2, Rbm};
+pub use stock::{Access, Stock, StockLevel};
 pub use structures::{Structure, Structures};
 
 use crate::space::Port;
@@ -34,7 +36,7 @@ pub struct Call {
     pub argument: u64,
     /// Its class.
     pub class: Class,
-    /// Whether it touches a part that is its thread's alone, so that it needs no lock.
+    /// Whether it needs no lock: no other function writes what it touches.
     pub is_apart: bool,
     /// Instructions of the thread itself before it.
     pub before: u32,
