@@ -1,5 +1,6 @@
 //! `twinpage bench objects`: the microbenchmark of SIMPO (4.1), an array of 500 elements whose methods are called by
-//! many threads; instant calls beside other stores; what a deferrable call costs its caller; recovery; and the stock of TPC-C (4.4).
+//! many threads; instant calls beside other stores; what a deferrable call costs its caller; recovery; and the stock of
+//! TPC-C (4.4).
 //!
 //! Each run is a process of its own that calls for some time, opens its store again, compares it with the calls it
 //! counted, and says what it did. Runs of all variants take turns.

@@ -11,6 +11,7 @@ use crate::engine::Result;
 use crate::engines::failed;
 use crate::subject::{Subject, own};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 use twinpage::thread::named;
@@ -64,25 +65,11 @@ pub(super) fn first_life(arguments: &ObjectArguments) -> Result<Done> {
     }
 }
 
-/// The life after it.
+/// The life after it, which begins the first one: this process, with the same words.
 pub(super) fn run(arguments: &ObjectArguments) -> Result<Done> {
-    let mut command = own(&[
-        "object",
-        "--variant",
-        "simpo",
-        "--workload",
-        "recovery",
-        "--is-killed",
-    ])?;
-    command
-        .args(["--threads", &arguments.threads.to_string()])
-        .args(["--items", &arguments.items.to_string()])
-        .args(["--calls", &arguments.calls.to_string()])
-        .args(["--seconds", &arguments.seconds.to_string()])
-        .args(["--line-delay", &arguments.line_delay.to_string()])
-        .arg("--place")
-        .arg(&arguments.place);
-    let (first, seconds) = Subject::start(&mut command)?;
+    let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    words.push("--is-killed".into());
+    let (first, seconds) = Subject::start(&mut own(&words)?)?;
     let seconds: f64 = seconds
         .parse()
         .map_err(|_| format!("the first life said {seconds:?}"))?;

@@ -33,6 +33,13 @@ fn stats(scratch: &Path) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
+/// The messages so far that have these words.
+fn lines_with(messages: &Path, words: &str) -> Vec<String> {
+    let said = fs::read_to_string(messages).unwrap_or_default();
+    let found = said.lines().filter(|line| line.contains(words));
+    found.map(str::to_owned).collect()
+}
+
 #[test]
 fn a_write_rate_is_kept() {
     let Some(binary) = compile("sleepers.c", &["-pthread"]) else {
@@ -214,11 +221,7 @@ fn a_limit_that_cannot_be_kept_is_told_once() {
         .args(["--", &binary, "lines"])
         .spawn()
         .expect("twinpage starts");
-    let told = || {
-        let said = fs::read_to_string(&messages).unwrap_or_default();
-        let told = said.lines().filter(|line| line.contains("can be lost"));
-        told.map(str::to_owned).collect::<Vec<_>>()
-    };
+    let told = || lines_with(&messages, "can be lost");
     wait_until("it is told", || !told().is_empty());
     let from = epoch(&state);
     wait_until("there are more checkpoints", || epoch(&state) > from + 10);
@@ -258,13 +261,7 @@ fn a_disk_that_cannot_follow_is_told_of() {
         }
     }
     let mut slower = slower.stderr(Stdio::null()).spawn().expect("strace starts");
-    let told = || {
-        let said = fs::read_to_string(&messages).unwrap_or_default();
-        let told = said
-            .lines()
-            .filter(|line| line.contains("the disk cannot follow"));
-        told.map(str::to_owned).collect::<Vec<_>>()
-    };
+    let told = || lines_with(&messages, "the disk cannot follow");
     wait_until("it is told", || !told().is_empty());
     let from = epoch(&state);
     wait_until("there are more checkpoints", || epoch(&state) > from + 2);

@@ -30,7 +30,7 @@ const MOST: usize = QUEUE_BYTES + in_all(BUFFERS[0]) + in_all(BUFFERS[1]) + in_a
 /// How long the kernel may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Bytes of so many writes of a size.
+/// Bytes of `count` writes of `size` bytes each.
 const fn in_all((size, count): (usize, usize)) -> usize {
     size * count
 }
