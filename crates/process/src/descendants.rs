@@ -292,6 +292,11 @@ impl Descendants {
             .filter_map(|descendant| Some((descendant.pid, descendant.ended?)))
     }
 
+    /// Whether none is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     /// Whether there are none: all ended, and were waited for. `is_waited_for` says that of an id.
     pub(crate) fn are_gone(&mut self, is_waited_for: impl Fn(i32) -> bool) -> bool {
         if self.list.is_empty() && self.making.is_empty() {

@@ -43,6 +43,7 @@ mod network;
 mod older;
 mod outlived;
 mod pace;
+mod parents;
 mod plain;
 mod random;
 mod refused;

@@ -260,7 +260,7 @@ impl Life {
     }
 
     /// Waits for a checkpoint from now on with at least that many processes.
-    fn until_checkpoint_of(&self, processes: u64) {
+    pub(super) fn until_checkpoint_of(&self, processes: u64) {
         let seen = format!("a checkpoint with {processes} processes");
         let now = now_ns() / 1_000_000;
         wait_until(&seen, || {

@@ -78,6 +78,7 @@ impl Program {
             None => Default::default(),
         };
         let held = self.look_into_descriptors(tid, clocks)?;
+        self.check_all_lived(&held)?;
         let continues = threads::is_to_continue(&pending);
         let live = VolatileState {
             held,
@@ -212,9 +213,7 @@ impl Program {
         Err(too_few_files())
     }
 
-    /// What descriptors hold. What processes share has been looked at while all of them live: one that is killed closes
-    /// its ends of sockets and terminals, and the kernel marks the robust mutexes that it had in shared memory
-    /// (set_robust_list(2)), which others would see before its end.
+    /// What descriptors hold.
     fn look_into_descriptors(&mut self, tid: Option<Tid>, stopped: Clocks) -> Result<Vec<Held>> {
         let threads = self.descendants.threads();
         let stands = threads.filter(|(.., state)| *state == State::GroupStopped);
@@ -229,20 +228,28 @@ impl Program {
             replies: self.sockets.replies,
         })?;
         self.check_pidfds(&held)?;
+        Ok(held)
+    }
+
+    /// That a tree, and what processes share, has been looked at while all of them lived. One that is killed leaves its
+    /// children to init, which waits for those that ended; it closes its ends of sockets and terminals; and the kernel
+    /// marks the robust mutexes that it had in shared memory (set_robust_list(2)), which others would see before its
+    /// end.
+    fn check_all_lived(&self, held: &[Held]) -> Result<()> {
         let is_shared = |held: &Held| {
             let is_socket = matches!(held, Held::Queue(_) | Held::Within(_) | Held::Messages(_));
             is_socket || held.terminal().is_some()
         };
-        if self.objects.saved().is_empty() && !held.iter().any(is_shared) {
-            return Ok(held);
+        if self.descendants.is_empty() && self.objects.saved().is_empty() && !held.iter().any(is_shared) {
+            return Ok(());
         }
         if self.stands_no_longer() {
             return Err(Error::Killed);
         }
-        if let Some(pid) = self.killed_descendant() {
-            return Err(Error::NotYet(format!("process {pid} ends")));
+        match self.killed_descendant() {
+            Some(pid) => Err(Error::NotYet(format!("process {pid} ends"))),
+            None => Ok(()),
         }
-        Ok(held)
     }
 
     /// Descriptors of processes are of those of the tree, which are there again after a resume.
