@@ -17,6 +17,7 @@
 //!
 //! * The thread is stopped and no other injection runs in the process.
 //! * Signals other than the trap are blocked meanwhile, so no handler sees the borrowed registers.
+//! * The signal that a thread had stopped for still goes on with its origin afterwards.
 
 #![allow(unsafe_code)]
 
@@ -141,9 +142,25 @@ const _: () = assert!(size_of::<Call>() == 64);
 /// # Errors
 /// `ESRCH` when the thread died, `Other` when it stopped in a way it should not have.
 pub fn run(process: &Process, tid: Tid, calls: &mut [Call]) -> io::Result<()> {
-    let saved = trace::registers(tid)?;
+    undisturbed(tid, || run_batches(process, tid, calls))
+}
+
+/// Does something that ends with a trap while no other signal can come. The signal that the thread had stopped for, if it
+/// had for one, is that of its stop again: ptrace(2), `PTRACE_SETSIGINFO`.
+fn undisturbed(tid: Tid, act: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    let stopped_for = trace::signal_info(tid).ok().filter(|info| !info.is_event());
     let mask = trace::signal_mask(tid)?;
     trace::set_signal_mask(tid, !(1 << (libc::SIGTRAP - 1)))?;
+    let done = act();
+    trace::set_signal_mask(tid, mask)?;
+    if let Some(info) = stopped_for {
+        trace::set_signal_info(tid, &info)?;
+    }
+    done
+}
+
+fn run_batches(process: &Process, tid: Tid, calls: &mut [Call]) -> io::Result<()> {
+    let saved = trace::registers(tid)?;
     for batch in calls.chunks_mut(MOST_CALLS) {
         let mut bytes: Vec<u8> = batch.iter().flat_map(|call| call.to_bytes()).collect();
         process.write(DATA, &bytes)?;
@@ -160,7 +177,6 @@ pub fn run(process: &Process, tid: Tid, calls: &mut [Call]) -> io::Result<()> {
             call.result = i64::from_le_bytes(bytes[56..].try_into().expect("eight bytes"));
         }
     }
-    trace::set_signal_mask(tid, mask)?;
     trace::set_registers(tid, &saved)
 }
 
@@ -238,15 +254,10 @@ pub fn is_planted(process: &Process) -> bool {
 /// # Errors
 /// `EEXIST` when the program itself uses the addresses.
 pub fn plant(process: &Process, tid: Tid) -> io::Result<()> {
-    let mask = trace::signal_mask(tid)?;
-    trace::set_signal_mask(tid, !(1 << (libc::SIGTRAP - 1)))?;
-    let planted = plant_unasked(process, tid);
-    trace::set_signal_mask(tid, mask)?;
-    planted
+    undisturbed(tid, || plant_code(process, tid))
 }
 
-/// The same, while no signal can come.
-fn plant_unasked(process: &Process, tid: Tid) -> io::Result<()> {
+fn plant_code(process: &Process, tid: Tid) -> io::Result<()> {
     const SYSCALL_INT3: [u8; 8] = [0x0f, 0x05, 0xcc, 0x90, 0x90, 0x90, 0x90, 0x90];
     let saved = trace::registers(tid)?;
     let original = process.read_u64(saved.rip)?;

@@ -40,6 +40,12 @@ impl SignalInfo {
         self.word(8)
     }
 
+    /// Whether it stands for an event of ptrace(2), which is no signal.
+    #[must_use]
+    pub fn is_event(&self) -> bool {
+        self.code() >> 8 > 0
+    }
+
     /// The process that sent it with kill(2), by its id in the namespace of who gets it; 0 when that knows none.
     #[must_use]
     pub fn sender(&self) -> Option<i32> {

@@ -524,6 +524,14 @@ pub fn signal_info(tid: Tid) -> io::Result<SignalInfo> {
     Ok(info)
 }
 
+/// Sets what a thread stopped for: a signal that it is let go with goes on as this one, if it has the same number.
+///
+/// # Errors
+/// `ESRCH` when it is not stopped or gone.
+pub fn set_signal_info(tid: Tid, info: &SignalInfo) -> io::Result<()> {
+    ptrace(libc::PTRACE_SETSIGINFO as c_int, tid, 0, info.0.as_ptr() as usize).map(drop)
+}
+
 /// The signals that wait to be delivered, to the thread or (`shared`) to the whole process.
 ///
 /// # Errors

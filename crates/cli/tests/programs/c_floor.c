@@ -32,20 +32,20 @@ static void *look(void *unused) {
 }
 
 static sigjmp_buf back;
-static void fault(int signal) {
-    (void)signal;
-    siglongjmp(back, 1);
+static volatile char *volatile nowhere = (volatile char *)0x1234;
+
+static void fault(int signal, siginfo_t *info, void *context) {
+    (void)signal, (void)context;
+    siglongjmp(back, info->si_code == SEGV_MAPERR && info->si_addr == (void *)nowhere ? 1 : 2);
 }
 
-static volatile char *volatile nowhere;
-
-// A fault of the program's own is its own.
+// A fault of the program's own is its own, with its address.
 static void faults(void) {
-    signal(SIGSEGV, fault);
-    if (sigsetjmp(back, 1) == 0) {
-        *nowhere = 0;
-        CHECK(0, "no fault");
-    }
+    struct sigaction action = {.sa_sigaction = fault, .sa_flags = SA_SIGINFO};
+    CHECK(sigaction(SIGSEGV, &action, NULL) == 0, "sigaction");
+    int came = sigsetjmp(back, 1);
+    if (came == 0) *nowhere = 0;
+    CHECK(came == 1, "a fault came as %d", came);
     signal(SIGSEGV, SIG_DFL);
 }
 
@@ -53,6 +53,7 @@ int main(int argc, char **argv) {
     seen(first, sizeof first);
     if (argc == 3) { // executed by itself
         CHECK(strcmp(first, argv[2]) == 0, "%s, not %s", first, argv[2]);
+        faults();
         return 7;
     }
     int turns = argc > 1 ? atoi(argv[1]) : 10;

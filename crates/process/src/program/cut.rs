@@ -70,35 +70,20 @@ impl Program {
         tid: Tid,
         act: impl FnOnce(&mut Calls, &Process) -> Result<T>,
     ) -> Result<Option<T>> {
-        let is_descendant = self.descendants.of_thread(tid).is_some();
-        self.look_at_calls(tid, |calls, process| {
-            if is_descendant {
-                plant(process, tid)?;
-            }
-            act(calls, process)
-        })
-    }
-
-    /// The same without a call made in the process: after one, a signal that the thread stopped for has lost its origin.
-    fn look_at_calls<T>(
-        &mut self,
-        tid: Tid,
-        look: impl FnOnce(&mut Calls, &Process) -> Result<T>,
-    ) -> Result<Option<T>> {
         let Some(pid) = self.descendants.of_thread(tid) else {
             self.look_through(tid)?;
-            return look(&mut self.calls, &self.process).map(Some);
+            return act(&mut self.calls, &self.process).map(Some);
         };
         let Some(process) = self.open_descendant(tid, pid) else {
             return Ok(None);
         };
-        let looked = look(&mut self.calls, &process);
+        let acted = plant(&process, tid).and_then(|()| act(&mut self.calls, &process));
         if let Some(descendant) = self.descendants.get_mut(pid) {
             descendant.process = Some(process);
         }
-        match looked {
+        match acted {
             Err(_) if is_gone(&trace::registers(tid).map(drop)) => Ok(None),
-            looked => looked.map(Some),
+            acted => acted.map(Some),
         }
     }
 
@@ -164,8 +149,10 @@ impl Program {
         if !self.is_in_call(tid, registers) {
             return Ok(false);
         }
-        let blocks = |calls: &mut Calls, process: &Process| calls.blocks(tid, registers, signal, process);
-        if self.look_at_calls(tid, blocks)? != Some(true) {
+        if self.with_calls(tid, |calls, process| {
+            calls.blocks(tid, registers, signal, process)
+        })? != Some(true)
+        {
             return Ok(false);
         }
         match enter_call(tid, signal) {
