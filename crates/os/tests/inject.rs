@@ -36,12 +36,12 @@ fn a_signal_keeps_its_origin_when_calls_are_made_where_it_stopped() {
     let told = inject::call(&process, pid, libc::SYS_getpid, &[]).expect("a call");
     assert_eq!(told, pid as u64);
     trace::go_on(pid, libc::SIGUSR1).expect("it is stopped");
-    let mut origin = String::new();
     let stop = trace::wait(pid, true).expect("it is a tracee");
-    if stop.is_some_and(|(_, status)| status == Status::Event(trace::EVENT_EXIT)) {
-        trace::go_on(pid, 0).expect("it ends");
-    }
+    assert_eq!(stop, Some((pid, Status::Event(trace::EVENT_EXIT))));
+    trace::go_on(pid, 0).expect("it ends");
+    let mut origin = String::new();
     let mut out = child.stdout.take().expect("it is piped");
     out.read_to_string(&mut origin).expect("text");
+    assert!(child.wait().expect("it ended").success());
     assert_eq!(origin, sender.id().to_string());
 }
