@@ -11,7 +11,7 @@ use crate::support::program::compile;
 use crate::support::{chance, say};
 use crate::trees::Life;
 
-/// That live: the first, one with a child that ended, and those that a checkpoint takes its time for.
+/// Living processes: the first, the parent of one that ended, and 24 others, which make a checkpoint take longer.
 const PROCESSES: u64 = 26;
 
 #[test]

@@ -231,10 +231,10 @@ impl Program {
         Ok(held)
     }
 
-    /// That a tree, and what processes share, has been looked at while all of them lived. One that is killed leaves its
-    /// children to init, which waits for those that ended; it closes its ends of sockets and terminals; and the kernel
-    /// marks the robust mutexes that it had in shared memory (set_robust_list(2)), which others would see before its
-    /// end.
+    /// Whether every process was alive until all of them were captured, where there are several or they share objects.
+    /// When one is killed, its children become init's, which waits for those that ended; its ends of sockets and
+    /// terminals are closed; and the kernel marks the robust mutexes that it had in shared memory (set_robust_list(2)).
+    /// The others would see that before its end.
     fn check_all_lived(&self, held: &[Held]) -> Result<()> {
         let is_shared = |held: &Held| {
             let is_socket = matches!(held, Held::Queue(_) | Held::Within(_) | Held::Messages(_));

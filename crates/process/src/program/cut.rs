@@ -70,20 +70,35 @@ impl Program {
         tid: Tid,
         act: impl FnOnce(&mut Calls, &Process) -> Result<T>,
     ) -> Result<Option<T>> {
+        let is_descendant = self.descendants.of_thread(tid).is_some();
+        self.look_at_calls(tid, |calls, process| {
+            if is_descendant {
+                plant(process, tid)?;
+            }
+            act(calls, process)
+        })
+    }
+
+    /// The same where nothing is put into the process: no code is planted for it, at each signal that comes to a call.
+    fn look_at_calls<T>(
+        &mut self,
+        tid: Tid,
+        look: impl FnOnce(&mut Calls, &Process) -> Result<T>,
+    ) -> Result<Option<T>> {
         let Some(pid) = self.descendants.of_thread(tid) else {
             self.look_through(tid)?;
-            return act(&mut self.calls, &self.process).map(Some);
+            return look(&mut self.calls, &self.process).map(Some);
         };
         let Some(process) = self.open_descendant(tid, pid) else {
             return Ok(None);
         };
-        let acted = plant(&process, tid).and_then(|()| act(&mut self.calls, &process));
+        let looked = look(&mut self.calls, &process);
         if let Some(descendant) = self.descendants.get_mut(pid) {
             descendant.process = Some(process);
         }
-        match acted {
+        match looked {
             Err(_) if is_gone(&trace::registers(tid).map(drop)) => Ok(None),
-            acted => acted.map(Some),
+            looked => looked.map(Some),
         }
     }
 
@@ -149,10 +164,8 @@ impl Program {
         if !self.is_in_call(tid, registers) {
             return Ok(false);
         }
-        if self.with_calls(tid, |calls, process| {
-            calls.blocks(tid, registers, signal, process)
-        })? != Some(true)
-        {
+        let blocks = |calls: &mut Calls, process: &Process| calls.blocks(tid, registers, signal, process);
+        if self.look_at_calls(tid, blocks)? != Some(true) {
             return Ok(false);
         }
         match enter_call(tid, signal) {
