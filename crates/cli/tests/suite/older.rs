@@ -160,9 +160,12 @@ fn killed_while_one_is_kept_or_gone_back_to() {
     wait_until("one was kept", || !counter.older().is_empty());
     std::thread::sleep(Duration::from_millis(chance.u64(0..60)));
     counter.kill(&mut child);
+    // A life may be too short to keep one more, but loses none of the two.
+    let mut before = 1;
     for life in 0..6 {
         let kept = counter.older();
-        assert!(kept.len() >= 2 - usize::from(life == 0), "{kept:?}");
+        assert!(kept.len() >= before, "life {life} of {before}: {kept:?}");
+        before = kept.len().min(2);
         for (number, _) in &kept {
             let state = counter
                 .state()
