@@ -64,9 +64,18 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// One of them may be named: dax, disk or failures.
-fn is_asked_for(name: &str) -> bool {
-    std::env::args().nth(1).is_none_or(|asked| asked == name)
+/// The parts. One may be named, or several by how they begin.
+const PARTS: [&str; 5] = ["dax", "dax-program", "disk", "disk-program", "failures"];
+
+/// All parts, or those that are asked for. A name that is of none is an error, not a run of nothing.
+fn asked_for() -> Vec<&'static str> {
+    let asked = std::env::args().nth(1).unwrap_or_default();
+    let parts: Vec<_> = PARTS
+        .into_iter()
+        .filter(|part| part.starts_with(&asked))
+        .collect();
+    assert!(!parts.is_empty(), "{asked:?} is none of {PARTS:?}");
+    parts
 }
 
 struct Power {
@@ -84,31 +93,35 @@ impl Power {
         let memory = Drive::Memory(memory);
         let disk = Disk::start(folder.path().join("disk"), DRIVE_BYTES).expect("a disk");
         let drive = Drive::Disk(disk.clone());
-        if is_asked_for("dax") {
-            self.cut_often("persistent memory", &memory, [Job::Write, Job::Look]);
-            self.cut_often(
-                "arrays on persistent memory",
-                &memory,
-                [Job::Arrays, Job::LookAtArrays],
-            );
-            self.cut_a_program("a program on persistent memory", &memory);
-        }
-        if is_asked_for("disk") {
-            self.cut_often("a disk", &drive, [Job::Write, Job::Look]);
-            self.cut_often("arrays on a disk", &drive, [Job::Arrays, Job::LookAtArrays]);
-            self.cut_a_program("a program on a disk", &drive);
-        }
-        if is_asked_for("failures") {
-            for failure in [
-                Failure::OneFlush,
-                Failure::OneWrite,
-                Failure::Flushes,
-                Failure::Writes,
-            ] {
-                self.fail(&disk, failure);
+        for part in asked_for() {
+            match part {
+                "dax" => {
+                    self.cut_often("persistent memory", &memory, [Job::Write, Job::Look]);
+                    let arrays = [Job::Arrays, Job::LookAtArrays];
+                    self.cut_often("arrays on persistent memory", &memory, arrays);
+                }
+                "dax-program" => self.cut_a_program("a program on persistent memory", &memory),
+                "disk" => {
+                    self.cut_often("a disk", &drive, [Job::Write, Job::Look]);
+                    self.cut_often("arrays on a disk", &drive, [Job::Arrays, Job::LookAtArrays]);
+                }
+                "disk-program" => self.cut_a_program("a program on a disk", &drive),
+                _ => self.fail_often(&disk),
             }
-            self.lie(&disk);
         }
+    }
+
+    /// A disk that fails in each way, and one that lies.
+    fn fail_often(&mut self, disk: &Disk) {
+        for failure in [
+            Failure::OneFlush,
+            Failure::OneWrite,
+            Failure::Flushes,
+            Failure::Writes,
+        ] {
+            self.fail(disk, failure);
+        }
+        self.lie(disk);
     }
 
     /// Writes, cuts the power and looks, again and again.
