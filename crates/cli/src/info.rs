@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use twinpage_core::{Info, Scheme};
 use twinpage_os::{Durability, tracker};
 use twinpage_process::context::{Context, Ending, Member, MemberState};
-use twinpage_process::descriptors::What;
+use twinpage_process::descriptors::DescriptorKind;
 use twinpage_process::inspect::{self, Inspection};
 use twinpage_process::machine::Machine;
 use twinpage_process::pace::Chosen;
@@ -464,8 +464,8 @@ fn open_files(context: &Context) -> Vec<String> {
         .fixed
         .descriptors
         .iter()
-        .filter_map(|descriptor| match &descriptor.what {
-            What::File { path, .. } if seen.insert(path) => Some(path.display().to_string()),
+        .filter_map(|descriptor| match &descriptor.kind {
+            DescriptorKind::File { path, .. } if seen.insert(path) => Some(path.display().to_string()),
             _ => None,
         });
     files.collect()

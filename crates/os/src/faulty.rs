@@ -32,7 +32,7 @@ pub enum Call {
 
 /// How it fails. See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum How {
+pub enum Fault {
     /// No effect, and an I/O error.
     Refused,
     /// The effect, and an I/O error.
@@ -47,7 +47,7 @@ pub struct Faults(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    plan: Option<(Call, u64, How)>,
+    plan: Option<(Call, u64, Fault)>,
     full: bool,
     poison: Poison,
     struck: u64,
@@ -64,8 +64,8 @@ fn blocks(range: &Range<Offset>) -> Range<u64> {
 
 impl Faults {
     /// The call after `after` more calls of this kind fails. Replaces an earlier plan.
-    pub fn plan(&self, call: Call, after: u64, how: How) {
-        self.state().plan = Some((call, after, how));
+    pub fn plan(&self, call: Call, after: u64, fault: Fault) {
+        self.state().plan = Some((call, after, fault));
     }
 
     /// Nothing is full any more, and no failure is planned.
@@ -90,26 +90,26 @@ impl Faults {
         let mut state = self.state();
         let state = &mut *state;
         state.poison.check()?;
-        let how = match &mut state.plan {
-            Some((planned, after, how)) if *planned == call => match after.checked_sub(1) {
+        let fault = match &mut state.plan {
+            Some((planned, after, fault)) if *planned == call => match after.checked_sub(1) {
                 Some(less) => {
                     *after = less;
                     None
                 }
-                None => Some(*how),
+                None => Some(*fault),
             },
             _ => None,
         };
-        if how.is_some() {
+        if fault.is_some() {
             state.plan = None;
             state.struck += 1;
         }
-        state.full |= how == Some(How::NoRoom);
+        state.full |= fault == Some(Fault::NoRoom);
         let needs_room = match call {
             Call::Write => blocks(&range).any(|block| !state.written.contains(&block)),
             Call::Discard => false,
             Call::Grow => true,
-            Call::Fence => how.is_some(),
+            Call::Fence => fault.is_some(),
         };
         if state.full && needs_room {
             let needed = range.end - range.start;
@@ -123,10 +123,10 @@ impl Faults {
             Call::Discard => state.written.retain(|block| !blocks(&range).contains(block)),
             Call::Grow | Call::Fence => {}
         }
-        match how {
-            None | Some(How::NoRoom) => return deed(),
-            Some(How::Refused) => {}
-            Some(How::HalfDone) => deed()?,
+        match fault {
+            None | Some(Fault::NoRoom) => return deed(),
+            Some(Fault::Refused) => {}
+            Some(Fault::HalfDone) => deed()?,
         }
         let what = format!("planned failure of {call:?}");
         let error = Error::Io {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
 use twinpage_core::{Error, Geometry, PageId, PageLines, Result, Scheme};
-use twinpage_os::faulty::{Call, Faults, Faulty, How};
+use twinpage_os::faulty::{Call, Fault, Faults, Faulty};
 use twinpage_os::{Access, AnyMedium, Durability};
 
 const LINE: usize = 64;
@@ -147,7 +147,7 @@ struct Case {
     durability: Durability,
     pool: PoolLimit,
     call: Call,
-    how: How,
+    fault: Fault,
 }
 
 impl Case {
@@ -155,13 +155,13 @@ impl Case {
     fn run(self, after: u64, path: &Path) -> bool {
         let (medium, faults) = Faulty::new(AnyMedium::create(path, self.durability).unwrap());
         let mut store = DualPage::create(medium, &options(self.pool)).unwrap();
-        faults.plan(self.call, after, self.how);
+        faults.plan(self.call, after, self.fault);
         let mut model = Model::default();
         while model.epoch < EPOCHS {
             match run_epoch(&mut store, &model) {
                 Ok(committed) => model = committed,
                 Err(Error::Full { .. }) => {
-                    assert_eq!(self.how, How::NoRoom);
+                    assert_eq!(self.fault, Fault::NoRoom);
                     self.goes_on(&mut store, &faults, &model, after);
                 }
                 Err(error) => {
@@ -209,8 +209,11 @@ impl Case {
     }
 
     fn is_poisoned(self, mut store: Store, model: &Model, error: &Error) {
-        let fence_without_room = self.how == How::NoRoom && self.call == Call::Fence;
-        assert!(self.how != How::NoRoom || fence_without_room, "{self:?}: {error}");
+        let fence_without_room = self.fault == Fault::NoRoom && self.call == Call::Fence;
+        assert!(
+            self.fault != Fault::NoRoom || fence_without_room,
+            "{self:?}: {error}"
+        );
         let refused = run_epoch(&mut store, model).unwrap_err();
         assert!(matches!(refused, Error::Poisoned(_)), "{self:?}: {refused}");
         store.abandon();
@@ -220,7 +223,7 @@ impl Case {
 }
 
 /// Both media in memory: here it is the answers that count, not the disk.
-fn everywhere(how: How, calls: &[Call]) {
+fn everywhere(fault: Fault, calls: &[Call]) {
     let shm = Path::new("/dev/shm");
     let folder = if shm.is_dir() {
         tempfile::tempdir_in(shm)
@@ -236,7 +239,7 @@ fn everywhere(how: How, calls: &[Call]) {
                     durability,
                     pool,
                     call,
-                    how,
+                    fault,
                 };
                 let path = |n: u64| -> PathBuf { folder.path().join(format!("store-{n}")) };
                 let mut after = 0;
@@ -249,7 +252,7 @@ fn everywhere(how: How, calls: &[Call]) {
             }
         }
     }
-    println!("{how:?}: failed at {places} places");
+    println!("{fault:?}: failed at {places} places");
     assert!(places > 100);
 }
 
@@ -257,15 +260,15 @@ const ALL: [Call; 4] = [Call::Write, Call::Fence, Call::Grow, Call::Discard];
 
 #[test]
 fn a_refused_call_poisons_and_loses_nothing() {
-    everywhere(How::Refused, &ALL);
+    everywhere(Fault::Refused, &ALL);
 }
 
 #[test]
 fn a_half_done_call_poisons_and_loses_nothing() {
-    everywhere(How::HalfDone, &ALL);
+    everywhere(Fault::HalfDone, &ALL);
 }
 
 #[test]
 fn without_room_the_store_goes_on_later() {
-    everywhere(How::NoRoom, &[Call::Write, Call::Fence, Call::Grow]);
+    everywhere(Fault::NoRoom, &[Call::Write, Call::Fence, Call::Grow]);
 }

@@ -69,7 +69,7 @@ pub struct Cost {
 /// What the interval comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Why {
+pub enum Reason {
     /// The user fixed it.
     #[default]
     #[serde(alias = "stable-state")]
@@ -84,14 +84,14 @@ pub enum Why {
     Medium,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Why::Fixed => "fixed",
-            Why::Shortest => "the shortest there is",
-            Why::Slowdown => "as the slowdown allows",
-            Why::WriteRate => "as the write rate allows",
-            Why::Medium => "as fast as the disk",
+            Reason::Fixed => "fixed",
+            Reason::Shortest => "the shortest there is",
+            Reason::Slowdown => "as the slowdown allows",
+            Reason::WriteRate => "as the write rate allows",
+            Reason::Medium => "as fast as the disk",
         })
     }
 }
@@ -134,38 +134,38 @@ impl Controller {
 
     /// The time from one regular checkpoint to the next, and what it comes from.
     #[must_use]
-    pub fn interval(&self) -> (Duration, Why) {
+    pub fn interval(&self) -> (Duration, Reason) {
         let limits = match self.every {
-            Every::Fixed(every) => return self.not_before_durable(every, Why::Fixed),
+            Every::Fixed(every) => return self.not_before_durable(every, Reason::Fixed),
             Every::Auto(limits) => limits,
         };
         let (least, why) = self.least(limits);
         let wanted = (least * 2).min(limits.lose_at_most).max(least);
         if wanted <= SHORTEST {
-            return self.not_before_durable(SHORTEST, Why::Shortest);
+            return self.not_before_durable(SHORTEST, Reason::Shortest);
         }
         self.not_before_durable(wanted, why)
     }
 
     /// The interval that the costs allow if nothing is kept for early checkpoints.
-    fn least(&self, limits: Limits) -> (Duration, Why) {
+    fn least(&self, limits: Limits) -> (Duration, Reason) {
         let Some(cost) = self.expected else {
-            return (Duration::ZERO, Why::Shortest);
+            return (Duration::ZERO, Reason::Shortest);
         };
         let by_time = cost.program.as_secs_f64() / limits.slowdown;
         let by_bytes = cost.bytes as f64 / limits.bytes_per_s;
         let (seconds, why) = if by_time >= by_bytes {
-            (by_time, Why::Slowdown)
+            (by_time, Reason::Slowdown)
         } else {
-            (by_bytes, Why::WriteRate)
+            (by_bytes, Reason::WriteRate)
         };
         (Duration::from_secs_f64(seconds.min(1e6)), why)
     }
 
-    fn not_before_durable(&self, interval: Duration, why: Why) -> (Duration, Why) {
+    fn not_before_durable(&self, interval: Duration, why: Reason) -> (Duration, Reason) {
         let took = self.expected.map_or(Duration::ZERO, |cost| cost.took);
         if took > interval {
-            (took, Why::Medium)
+            (took, Reason::Medium)
         } else {
             (interval, why)
         }
@@ -280,12 +280,12 @@ impl Controller {
             )
         };
         Some(match why {
-            Why::Medium => format!("{disk}, more than --lose-at-most {most}"),
-            Why::Shortest => format!(
+            Reason::Medium => format!("{disk}, more than --lose-at-most {most}"),
+            Reason::Shortest => format!(
                 "checkpoints come every {interval}, and no sooner while limits choose: so much can be lost, more than --lose-at-most {most}; --every {most} is as often as that"
             ),
-            Why::WriteRate => because("--write-rate"),
-            Why::Slowdown | Why::Fixed => because("--slowdown"),
+            Reason::WriteRate => because("--write-rate"),
+            Reason::Slowdown | Reason::Fixed => because("--slowdown"),
         })
     }
 
@@ -335,7 +335,7 @@ pub struct Chosen {
     /// Microseconds from one regular checkpoint to the next.
     pub every_us: u64,
     /// What that comes from.
-    pub why: Why,
+    pub why: Reason,
     /// How long the program has run, in all its lives, in seconds.
     pub run_s: f64,
     /// How much of that checkpoints and watched calls took, in seconds.
@@ -701,7 +701,7 @@ mod tests {
         );
         let (seldom, why) = feed(8_000_000, 10);
         assert!(
-            seldom >= Duration::from_secs(3) && why == Why::WriteRate,
+            seldom >= Duration::from_secs(3) && why == Reason::WriteRate,
             "{seldom:?} {why:?}"
         );
         let (often, _) = feed(8192, 15);

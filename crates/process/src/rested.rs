@@ -8,7 +8,7 @@
 
 use crate::clocks::{Clock, Clocks};
 use crate::context::{Context, VolatileState};
-use crate::descriptors::{Held, What};
+use crate::descriptors::{DescriptorKind, Held};
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdir, open, openat, unlinkat};
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -149,9 +149,9 @@ pub fn shorten_timers(context: &mut Context, ns: u64) {
         }
     }
     for (descriptor, held) in context.fixed.descriptors.iter().zip(held) {
-        match (&descriptor.what, held) {
+        match (&descriptor.kind, held) {
             (
-                What::Timer { clock },
+                DescriptorKind::Timer { clock },
                 Held::Countdown { left_ns, .. } | Held::CountdownUntilSet { left_ns, .. },
             ) if is_set_for_what_is_left(*clock) => *left_ns = shorten(*left_ns),
             _ => {}

@@ -10,7 +10,7 @@
 //!   may be old or torn; then it begins again. No checkpoint depends on it.
 
 use crate::context::Ending;
-use crate::pace::{Chosen, Why};
+use crate::pace::{Chosen, Reason};
 use crate::program::Stop;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -397,7 +397,7 @@ impl Ledger {
     }
 
     /// A checkpoint took so much of the program's time, and the next regular one comes after this interval.
-    pub fn chosen(&mut self, (interval, why): (Duration, Why), took: Duration) {
+    pub fn chosen(&mut self, (interval, why): (Duration, Reason), took: Duration) {
         self.pace.every_us = interval.as_micros() as u64;
         self.pace.why = why;
         self.pace.ours_s += took.as_secs_f64();

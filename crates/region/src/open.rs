@@ -205,6 +205,114 @@ impl Options {
         Ok(())
     }
 
+    /// Looks at what was found before anything is made of it: at all of it where that is asked for, else at the heap's
+    /// header, which every use begins with.
+    fn verify(&self, store: &dyn Store, found: Option<&Superblock>) -> Result<()> {
+        let Some(superblock) = found else {
+            return Ok(());
+        };
+        if self.checked {
+            check(store, superblock)?;
+        }
+        if superblock.bytes > 0 {
+            store.read_bytes(0, &mut [0; PAGE])?;
+        }
+        Ok(())
+    }
+
+    /// The addresses that the region lives at, as large as it is.
+    fn window(&self, found: Option<&Superblock>, geometry: Geometry) -> Result<Window> {
+        let base = found.map(|found| found.base as usize);
+        let window = Window::reserve(base.or(self.base))?;
+        let place = window.place();
+        marks::set_geometry(place, geometry);
+        let old_bound = found.map_or(DATA_BYTES, |found| found.bound as usize);
+        place.set_bound(self.bound.unwrap_or(old_bound));
+        place.grow(found.map_or(0, |found| found.bytes as usize))?;
+        Ok(window)
+    }
+
+    /// A region's memory as its last checkpoint has it, and what makes the next one. Short of memory it makes a `wish`.
+    fn begin_inner<S: Idle + Send + 'static>(
+        &self,
+        scheme: S,
+        context: &[u8],
+        lock: Option<Lock>,
+        file: Option<(&Path, Durability)>,
+        wish: Arc<TimerRequest>,
+    ) -> Result<Inner> {
+        let (geometry, epoch, poison) = (scheme.geometry(), scheme.epoch(), scheme.info().poison);
+        let found = match epoch {
+            0 => None,
+            _ => Some(Superblock::decode(context)?),
+        };
+        self.fits(found.as_ref())?;
+        let owner = file.map(|(file, durability)| Owner {
+            file,
+            durability,
+            page_bytes: geometry.page_bytes(),
+        });
+        let mut next = self.find_level(owner.as_ref(), found.as_ref())?;
+        let scheme = Shared::new(scheme);
+        let store = Leveled {
+            store: scheme.clone(),
+            next: next.clone(),
+        };
+        self.verify(&store, found.as_ref())?;
+        let window = self.window(found.as_ref(), geometry)?;
+        let place = window.place();
+        if next.is_none() {
+            next = self.begin_level(owner.as_ref(), place.base().addr())?;
+        }
+        let store = Leveled {
+            next: next.clone(),
+            ..store
+        };
+        let bytes = found.map_or(0, |found| found.bytes as usize);
+        let progress = Arc::new(Progress::new(epoch, found, poison.clone()));
+        let serving = Pager::start(
+            place,
+            bytes,
+            Box::new(store.clone()),
+            poison,
+            self.budget,
+            Box::new(move || wish.set(Want::Checkpoint)),
+        )?;
+        let counters = Arc::new(Counters::default());
+        let patience = self.patience.unwrap_or(PATIENCE);
+        // A region without a checkpoint gets its first one now.
+        let saved_bytes = found.map_or(usize::MAX, |_| bytes);
+        let mut source = MarkedLines::new(place, geometry, progress.clone(), counters.clone(), saved_bytes);
+        (source.patience, source.next) = (patience, next.clone());
+        let mut own = Checkpointer::new(scheme.clone(), source);
+        if found.is_none() {
+            own.checkpoint()?;
+        }
+        let (sections, checkpoints): (_, Box<dyn Checkpoints>) = match self.sections {
+            false => (None, Box::new(own)),
+            true => {
+                let (sections, committer) = Sections::begin(scheme, place, &progress, &counters);
+                (Some(sections), committer)
+            }
+        };
+        Ok(Inner {
+            checkpoints: Mutex::new(checkpoints),
+            patience,
+            server_threads: self.server_threads,
+            kept: self.kept.clone(),
+            next,
+            room: OnceLock::new(),
+            heap: OnceLock::new(),
+            sections,
+            progress,
+            counters,
+            store: Box::new(store),
+            serving,
+            window,
+            _lock: lock,
+        })
+    }
+
     /// The thread that makes checkpoints in time, or gives space back at rest, if there is one.
     fn begin_timer(&self, wish: Arc<TimerRequest>, inner: &Arc<Inner>) -> Result<Option<Timer>> {
         let consolidates = self.consolidation == Consolidation::AtRest;
@@ -228,88 +336,8 @@ impl Region {
         lock: Option<Lock>,
         file: Option<(&Path, Durability)>,
     ) -> Result<Region> {
-        let (geometry, epoch, poison) = (scheme.geometry(), scheme.epoch(), scheme.info().poison);
-        let found = match epoch {
-            0 => None,
-            _ => Some(Superblock::decode(context)?),
-        };
-        options.fits(found.as_ref())?;
-        let base = found.map(|found| found.base as usize);
-        let owner = file.map(|(file, durability)| Owner {
-            file,
-            durability,
-            page_bytes: geometry.page_bytes(),
-        });
-        let mut next = options.find_level(owner.as_ref(), found.as_ref())?;
-        let scheme = Shared::new(scheme);
-        let store = Leveled {
-            store: scheme.clone(),
-            next: next.clone(),
-        };
-        if let (Some(superblock), true) = (&found, options.checked) {
-            check(&store, superblock)?;
-        }
-        if found.is_some_and(|found| found.bytes > 0) {
-            // The heap's header, which every use begins with.
-            store.read_bytes(0, &mut [0; PAGE])?;
-        }
-        let window = Window::reserve(base.or(options.base))?;
-        let place = window.place();
-        if next.is_none() {
-            next = options.begin_level(owner.as_ref(), place.base().addr())?;
-        }
-        let store = Leveled {
-            next: next.clone(),
-            ..store
-        };
-        marks::set_geometry(place, geometry);
-        let old_bound = found.map_or(DATA_BYTES, |found| found.bound as usize);
-        place.set_bound(options.bound.unwrap_or(old_bound));
-        let bytes = found.map_or(0, |found| found.bytes as usize);
-        place.grow(bytes)?;
-        let progress = Arc::new(Progress::new(epoch, found, poison.clone()));
         let wish = Arc::new(TimerRequest::default());
-        let asked = wish.clone();
-        let serving = Pager::start(
-            place,
-            bytes,
-            Box::new(store.clone()),
-            poison,
-            options.budget,
-            Box::new(move || asked.set(Want::Checkpoint)),
-        )?;
-        let counters = Arc::new(Counters::default());
-        // A region without a checkpoint gets its first one now.
-        let saved_bytes = found.map_or(usize::MAX, |_| bytes);
-        let mut source = MarkedLines::new(place, geometry, progress.clone(), counters.clone(), saved_bytes);
-        let patience = options.patience.unwrap_or(PATIENCE);
-        (source.patience, source.next) = (patience, next.clone());
-        let mut checkpoints = Checkpointer::new(scheme.clone(), source);
-        if found.is_none() {
-            checkpoints.checkpoint()?;
-        }
-        let mut checkpoints: Box<dyn Checkpoints> = Box::new(checkpoints);
-        let mut sections = None;
-        if options.sections {
-            let (begun, committer) = Sections::begin(scheme, place, &progress, &counters);
-            (sections, checkpoints) = (Some(begun), committer);
-        }
-        let inner = Arc::new(Inner {
-            checkpoints: Mutex::new(checkpoints),
-            patience,
-            server_threads: options.server_threads,
-            kept: options.kept.clone(),
-            next,
-            room: OnceLock::new(),
-            heap: OnceLock::new(),
-            sections,
-            progress,
-            counters,
-            store: Box::new(store),
-            serving,
-            window,
-            _lock: lock,
-        });
+        let inner = Arc::new(options.begin_inner(scheme, context, lock, file, wish.clone())?);
         let timer = options.begin_timer(wish, &inner)?;
         let region = Region {
             inner,

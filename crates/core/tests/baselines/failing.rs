@@ -1,30 +1,30 @@
 //! A medium fails once, at every operation of a run in turn: with no room, or for good.
 
-use crate::medium::{Failing, How};
+use crate::medium::{Failing, Failure};
 use crate::{KINDS, setup};
 use twinpage_baselines::AnyScheme;
 use twinpage_core::crash::*;
 use twinpage_core::*;
 
 /// Runs `steps` on a medium that fails at operation `at`. False if the run ended before.
-fn fails_at(kind: SchemeKind, steps: &[Step], how: How, at: i64) -> bool {
-    let (medium, left) = Failing::new(how);
+fn fails_at(kind: SchemeKind, steps: &[Step], failure: Failure, at: i64) -> bool {
+    let (medium, left) = Failing::new(failure);
     let store = AnyScheme::create(kind, medium, &setup()).unwrap();
     left.set(at);
     let mut run = Run::new(store, Log::default(), State::default());
     let went = run.go(steps);
     let reached = left.get() < 0;
     left.set(i64::MAX);
-    match how {
-        How::Full | How::FullLate => {
+    match failure {
+        Failure::Full | Failure::FullLate => {
             assert!(went.is_ok(), "{kind}, operation {at}: {went:?}");
             assert_eq!(run.differs().unwrap(), None, "{kind}, operation {at}");
         }
-        How::Io if reached => {
+        Failure::Io if reached => {
             let refused = run.scheme.commit(b"");
             assert!(refused.is_err(), "{kind}, operation {at}: a failure is for good");
         }
-        How::Io => {}
+        Failure::Io => {}
     }
     let epoch = run.scheme.epoch();
     let medium = run.scheme.into_medium();
@@ -35,8 +35,12 @@ fn fails_at(kind: SchemeKind, steps: &[Step], how: How, at: i64) -> bool {
         found.epoch
     );
     let differs = differs_after_recovery(&store, &found, &run.states[&found.epoch]).unwrap();
-    assert_eq!(differs, None, "{kind}, {how:?} at operation {at}");
-    assert_eq!(store.check().unwrap(), [], "{kind}, {how:?} at operation {at}");
+    assert_eq!(differs, None, "{kind}, {failure:?} at operation {at}");
+    assert_eq!(
+        store.check().unwrap(),
+        [],
+        "{kind}, {failure:?} at operation {at}"
+    );
     reached
 }
 
@@ -54,9 +58,11 @@ fn whatever_fails_the_checkpoint_is_whole() {
             let steps = random_steps(&profile, &mut random);
             let mut steps = overlapped(&steps, &mut random);
             steps.push(Step::Commit(5, 5));
-            for how in [How::Full, How::Io] {
-                let points = (0..).take_while(|&at| fails_at(kind, &steps, how, at)).count();
-                println!("{kind}, seed {seed}, {how:?}: {points} points");
+            for failure in [Failure::Full, Failure::Io] {
+                let points = (0..)
+                    .take_while(|&at| fails_at(kind, &steps, failure, at))
+                    .count();
+                println!("{kind}, seed {seed}, {failure:?}: {points} points");
                 assert!(points > 30, "{points}");
             }
         }

@@ -3,7 +3,7 @@
 #[path = "../support/failing.rs"]
 mod medium;
 
-use medium::{Failing, How};
+use medium::{Failing, Failure};
 use twinpage_core::crash::*;
 use twinpage_core::dual_page::{DualPage, Options, PoolLimit};
 use twinpage_core::packed::{self, Packed, Tuning};
@@ -56,20 +56,20 @@ impl Store for Packed<DualPage<Failing>> {
 }
 
 /// Runs `steps` on a medium that fails at operation `at`. False if the run ended before.
-fn fails_at<S: Store>(pool: PoolLimit, steps: &[Step], how: How, at: i64) -> bool {
-    let (medium, left) = Failing::new(how);
+fn fails_at<S: Store>(pool: PoolLimit, steps: &[Step], failure: Failure, at: i64) -> bool {
+    let (medium, left) = Failing::new(failure);
     let store = S::make(medium, pool);
     left.set(at);
     let mut run = Run::new(store, Log::default(), State::default());
     let went = run.go(steps);
     let reached = left.get() < 0;
     left.set(i64::MAX);
-    match how {
-        How::Full | How::FullLate => {
+    match failure {
+        Failure::Full | Failure::FullLate => {
             assert!(went.is_ok(), "{went:?}");
             assert_eq!(run.differs().unwrap(), None);
         }
-        How::Io if reached => {
+        Failure::Io if reached => {
             let written = run.scheme.write(line());
             let committed = run.scheme.commit(b"");
             assert!(
@@ -77,7 +77,7 @@ fn fails_at<S: Store>(pool: PoolLimit, steps: &[Step], how: How, at: i64) -> boo
                 "the next to call is told: {written:?}, {committed:?}"
             );
         }
-        How::Io => {}
+        Failure::Io => {}
     }
     if went.is_err() {
         assert!(
@@ -108,11 +108,11 @@ fn whatever_fails<S: Store>(profile: &Profile, pools: &[(u64, PoolLimit)]) {
     for &(seed, pool) in pools {
         let mut steps = random_steps(profile, &mut Random::new(seed));
         steps.push(Step::Commit(5, 5));
-        for (how, least) in [(How::Full, 50), (How::FullLate, 10), (How::Io, 50)] {
+        for (failure, least) in [(Failure::Full, 50), (Failure::FullLate, 10), (Failure::Io, 50)] {
             let points = (0..)
-                .take_while(|&at| fails_at::<S>(pool, &steps, how, at))
+                .take_while(|&at| fails_at::<S>(pool, &steps, failure, at))
                 .count();
-            println!("seed {seed}, {pool:?}, {how:?}: {points} points");
+            println!("seed {seed}, {pool:?}, {failure:?}: {points} points");
             assert!(points > least, "{points}");
         }
     }

@@ -8,7 +8,7 @@ use twinpage_core::{Error, Medium, Offset, Result};
 
 /// How the medium fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum How {
+pub(crate) enum Failure {
     /// A write or growth finds no room; later ones do.
     Full,
     /// So does the handing over of writes, where a file system gives room no sooner.
@@ -22,7 +22,7 @@ pub(crate) enum How {
 #[derive(Debug)]
 pub(crate) struct Failing {
     image: Image,
-    how: How,
+    failure: Failure,
     left: Rc<Cell<i64>>,
     failed: Cell<bool>,
     /// Writes since they were last handed over.
@@ -31,11 +31,11 @@ pub(crate) struct Failing {
 
 impl Failing {
     /// An empty medium, and the number of operations until it fails, which begins far away.
-    pub(crate) fn new(how: How) -> (Failing, Rc<Cell<i64>>) {
+    pub(crate) fn new(failure: Failure) -> (Failing, Rc<Cell<i64>>) {
         let left = Rc::new(Cell::new(i64::MAX));
         let medium = Failing {
             image: Image::new(8),
-            how,
+            failure,
             left: Rc::clone(&left),
             failed: Cell::new(false),
             waiting: 0,
@@ -47,16 +47,16 @@ impl Failing {
     pub(crate) fn healed(self) -> Failing {
         Failing {
             image: self.image,
-            ..Failing::new(self.how).0
+            ..Failing::new(self.failure).0
         }
     }
 
     /// An operation that can fail in `ways`.
-    fn count(&self, ways: &[How]) -> Result<()> {
-        if self.failed.get() && self.how == How::Io {
+    fn count(&self, ways: &[Failure]) -> Result<()> {
+        if self.failed.get() && self.failure == Failure::Io {
             return Err(Error::poisoned(Error::Invalid("fail on purpose".into())));
         }
-        if !ways.contains(&self.how) {
+        if !ways.contains(&self.failure) {
             return Ok(());
         }
         self.left.set(self.left.get() - 1);
@@ -64,12 +64,12 @@ impl Failing {
             return Ok(());
         }
         self.failed.set(true);
-        Err(match self.how {
-            How::Full | How::FullLate => Error::Full {
+        Err(match self.failure {
+            Failure::Full | Failure::FullLate => Error::Full {
                 what: "the test".into(),
                 needed: 1,
             },
-            How::Io => Error::Io {
+            Failure::Io => Error::Io {
                 what: "fail on purpose".into(),
                 at: 0,
                 source: std::io::Error::other("test"),
@@ -83,7 +83,7 @@ impl Medium for Failing {
         self.image.len()
     }
     fn grow(&mut self, len: u64) -> Result<()> {
-        self.count(&[How::Full, How::Io])?;
+        self.count(&[Failure::Full, Failure::Io])?;
         self.image.grow(len)
     }
     fn read(&self, at: Offset, into: &mut [u8]) -> Result<()> {
@@ -91,7 +91,7 @@ impl Medium for Failing {
     }
     fn write(&mut self, at: Offset, bytes: &[u8]) -> Result<()> {
         self.waiting += 1;
-        if let Err(error) = self.count(&[How::Full, How::Io]) {
+        if let Err(error) = self.count(&[Failure::Full, Failure::Io]) {
             // Half of it went through, in whole atoms.
             self.image.write(at, &bytes[..bytes.len() / 16 * 8])?;
             return Err(error);
@@ -99,16 +99,16 @@ impl Medium for Failing {
         self.image.write(at, bytes)
     }
     fn discard(&mut self, range: Range<Offset>) -> Result<()> {
-        self.count(&[How::Io])?;
+        self.count(&[Failure::Io])?;
         self.image.discard(range)
     }
     fn hand_over(&mut self) -> Result<()> {
-        self.count(&[How::FullLate])?;
+        self.count(&[Failure::FullLate])?;
         self.waiting = 0;
         Ok(())
     }
     fn fence(&mut self) -> Result<()> {
-        self.count(&[How::Io])?;
+        self.count(&[Failure::Io])?;
         // One write alone, that of a record, is where records were before: it has its room.
         match self.waiting {
             0..=1 => self.waiting = 0,

@@ -3,7 +3,7 @@
 use super::config::Hardware;
 use super::flushes::{Flushes, When};
 use super::locks::{Held, is_atomic};
-use super::memory::{Event, Memory, What};
+use super::memory::{Event, EventKind, Memory};
 use super::outcome::{Counts, Disk};
 use super::{Machine, Wait};
 use crate::controller::Source;
@@ -217,10 +217,10 @@ impl<'w> Machine<'w> {
     }
 
     /// Something happened in memory: caches fill, cores go on.
-    fn take(&mut self, Event { at, what }: Event) {
-        match what {
-            What::Read(request) => self.line_came(request, at),
-            What::Durable(number) => {
+    fn take(&mut self, Event { at, kind }: Event) {
+        match kind {
+            EventKind::Read(request) => self.line_came(request, at),
+            EventKind::Durable(number) => {
                 let Some(Owner { core, in_order }) = self.owners.remove(&number) else {
                     return;
                 };
@@ -237,7 +237,7 @@ impl<'w> Machine<'w> {
                     self.go_on_in_order(core);
                 }
             }
-            What::Left(..) => {}
+            EventKind::Left(..) => {}
         }
     }
 

@@ -14,9 +14,9 @@ use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-/// Something that happened in memory.
+/// Something that happens in memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum What {
+pub(super) enum EventKind {
     /// The line of this request is there.
     Read(u32),
     /// The write with this number is durable.
@@ -29,7 +29,7 @@ pub(super) enum What {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Event {
     pub(super) at: u64,
-    pub(super) what: What,
+    pub(super) kind: EventKind,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -83,13 +83,13 @@ impl Part {
 /// Things that will happen, the first first; those of one time in the order in which they became known.
 #[derive(Default)]
 struct Events {
-    all: BinaryHeap<Reverse<(u64, u64, What)>>,
+    all: BinaryHeap<Reverse<(u64, u64, EventKind)>>,
     sequence: u64,
 }
 
 impl Events {
-    fn add(&mut self, at: u64, what: What) {
-        self.all.push(Reverse((at, self.sequence, what)));
+    fn add(&mut self, at: u64, kind: EventKind) {
+        self.all.push(Reverse((at, self.sequence, kind)));
         self.sequence += 1;
     }
 }
@@ -156,7 +156,8 @@ impl Memory {
                 writes.get_mut().next.push(number);
                 // The queue has the line, and room for what merges with it.
                 if part.durable == DurableIn::Queue {
-                    self.events.add(arrives + self.path_fs, What::Durable(number));
+                    self.events
+                        .add(arrives + self.path_fs, EventKind::Durable(number));
                 }
             }
             Entry::Occupied(mut writes) => writes.get_mut().now.push(number),
@@ -190,7 +191,7 @@ impl Memory {
             // Writes that merged with a line in the queue were durable there, and their cores hear it once.
             if part.durable == DurableIn::Queue {
                 for &number in &writes.now {
-                    self.events.add(at + self.path_fs, What::Durable(number));
+                    self.events.add(at + self.path_fs, EventKind::Durable(number));
                 }
             }
         }
@@ -202,7 +203,7 @@ impl Memory {
         let writes = self.lines.get_mut(&line).expect("a line that is written");
         if self.parts[which].durable == DurableIn::Cells {
             for &number in &writes.now {
-                self.events.add(at + self.path_fs, What::Durable(number));
+                self.events.add(at + self.path_fs, EventKind::Durable(number));
             }
         }
         writes.now = std::mem::take(&mut writes.next);
@@ -227,13 +228,13 @@ impl Memory {
                 self.work(bound);
                 continue;
             }
-            let Reverse((at, _, what)) = self.events.all.pop()?;
+            let Reverse((at, _, kind)) = self.events.all.pop()?;
             self.now = self.now.max(at);
-            if let What::Left(which, place, line) = what {
+            if let EventKind::Left(which, place, line) = kind {
                 self.left(which, place, line, at);
                 continue;
             }
-            return Some(Event { at, what });
+            return Some(Event { at, kind });
         }
     }
 
@@ -243,12 +244,12 @@ impl Memory {
         for (which, part) in self.parts.iter_mut().enumerate() {
             part.timed.run_until(until, |name, at| {
                 if name & WRITE == 0 {
-                    events.add(at + path_fs, What::Read(name as u32));
+                    events.add(at + path_fs, EventKind::Read(name as u32));
                     return;
                 }
                 let line = name & ((1 << CHANNEL_SHIFT) - 1);
                 let place = (name & !WRITE) as usize >> CHANNEL_SHIFT;
-                events.add(at, What::Left(which, place, line));
+                events.add(at, EventKind::Left(which, place, line));
             });
         }
         self.now = self.now.max(until);

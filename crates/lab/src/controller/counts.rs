@@ -8,7 +8,7 @@ use twinpage_core::medium::Cause;
 /// What NVM lines are written for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum Purpose {
     /// A page left the DRAM cache, or a line was written through.
     Eviction,
     /// A page got dirty and was prepared for it.
@@ -72,7 +72,7 @@ impl Counts {
             prepare_failures: self.prepare_failures - before.prepare_failures,
             kept_lines: self.kept_lines - before.kept_lines,
             nvm_reads: self.nvm_reads - before.nvm_reads,
-            nvm_writes: std::array::from_fn(|why| self.nvm_writes[why] - before.nvm_writes[why]),
+            nvm_writes: std::array::from_fn(|purpose| self.nvm_writes[purpose] - before.nvm_writes[purpose]),
             nvm_causes: std::array::from_fn(|cause| self.nvm_causes[cause] - before.nvm_causes[cause]),
         }
     }

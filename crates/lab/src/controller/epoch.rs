@@ -10,7 +10,7 @@
 
 use super::Controller;
 use super::call::Continuation;
-use super::counts::Why;
+use super::counts::Purpose;
 use super::frames::{Found, address};
 use super::lookup::{BACKUP_BITS, Backup, VECTOR_BITS};
 use super::requests::Completion;
@@ -97,7 +97,12 @@ impl Controller {
             if keep {
                 self.capture.lines[frame as usize] = state.dirty;
             }
-            self.dispatch(at, Why::Checkpoint, Some((frame, count)), Continuation::Nothing);
+            self.dispatch(
+                at,
+                Purpose::Checkpoint,
+                Some((frame, count)),
+                Continuation::Nothing,
+            );
         }
     }
 
@@ -110,7 +115,7 @@ impl Controller {
         let whole = PageLines::from(PageId(page), 0, bytes, 64);
         let room = self.scheme.write(whole.only(LineMask(lines)));
         self.wants_commit(room);
-        self.dispatch(at, Why::Checkpoint, None, Continuation::Nothing);
+        self.dispatch(at, Purpose::Checkpoint, None, Continuation::Nothing);
     }
 
     /// Ends the epoch. [`Controller::take_committed`] says when it is durable.
@@ -133,7 +138,7 @@ impl Controller {
         } else {
             Continuation::Commit
         };
-        self.dispatch(self.now, Why::Commit, None, after);
+        self.dispatch(self.now, Purpose::Commit, None, after);
         self.capture.mark = self.stream.end();
         self.proceed();
     }
@@ -150,7 +155,7 @@ impl Controller {
                     } else {
                         Continuation::Nothing
                     };
-                    self.dispatch(self.now, Why::Commit, None, after);
+                    self.dispatch(self.now, Purpose::Commit, None, after);
                     self.capture.mark = self.stream.end();
                 }
                 Err(error) => {
@@ -180,7 +185,7 @@ impl Controller {
         if let Err(error) = self.scheme.reclaim(wanted) {
             self.failed.get_or_insert(error);
         }
-        self.dispatch(self.now, Why::PreAllocation, None, Continuation::Nothing);
+        self.dispatch(self.now, Purpose::PreAllocation, None, Continuation::Nothing);
     }
 
     /// Writes the whole table beside its last version (DPC 4.5.2, step 3), where that is how it is kept. One without an

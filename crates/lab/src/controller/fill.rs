@@ -6,7 +6,7 @@
 
 use super::Controller;
 use super::call::Continuation;
-use super::counts::Why;
+use super::counts::Purpose;
 use super::frames::{Found, address};
 use super::nvm::{Action, Entry};
 use super::requests::{Answer, Completion, Source};
@@ -158,7 +158,7 @@ impl Controller {
         self.count_lines(old, dirty);
         let at = self.now + self.entry_cost(old, false) + self.page_read_fs(count);
         self.write_page(frame, PageId(old), LineMask(dirty));
-        self.dispatch(at, Why::Eviction, Some((frame, count as u32)), after)
+        self.dispatch(at, Purpose::Eviction, Some((frame, count as u32)), after)
     }
 
     /// Whether lines that come to DRAM go on to the scheme. While a checkpoint in flight forbids it they stay dirty.
@@ -171,7 +171,7 @@ impl Controller {
         self.count_lines(page, line);
         let at = at + self.entry_cost(page, false);
         self.write_page(frame, PageId(page), LineMask(line));
-        self.dispatch(at, Why::Eviction, None, Continuation::Nothing);
+        self.dispatch(at, Purpose::Eviction, None, Continuation::Nothing);
     }
 
     /// These lines of a page were dirty and are written.

@@ -2,7 +2,7 @@
 
 use super::Controller;
 use super::call::{Calls, Continuation};
-use super::counts::{Counts, Why, Written};
+use super::counts::{Counts, Purpose, Written};
 use super::epoch::Capture;
 use super::fill::Growth;
 use super::frames::{Found, Frames, address};
@@ -204,7 +204,7 @@ impl Controller {
         let room = self.scheme.preallocate(PageId(page));
         let failures = self.wants_commit(room);
         self.counts.prepare_failures += u64::from(failures);
-        self.dispatch(at, Why::PreAllocation, None, Continuation::Nothing);
+        self.dispatch(at, Purpose::PreAllocation, None, Continuation::Nothing);
     }
 
     /// Whether the scheme asks for a checkpoint; an error ends the run.
@@ -227,7 +227,7 @@ impl Controller {
     pub(super) fn dispatch(
         &mut self,
         at: u64,
-        why: Why,
+        purpose: Purpose,
         source: Option<(u32, u32)>,
         after: Continuation,
     ) -> bool {
@@ -240,7 +240,7 @@ impl Controller {
                 Cause::Copy => self.setting.copies,
                 _ => self.setting.undo,
             };
-            why == Why::Eviction && order == Order::Before
+            purpose == Purpose::Eviction && order == Order::Before
         });
         let waits = self.calls.wait();
         for entry in &mut log {
@@ -250,7 +250,7 @@ impl Controller {
             match entry.action {
                 Action::Read => self.counts.nvm_reads += entry.lines,
                 Action::Write(_) => {
-                    self.counts.nvm_writes[why as usize] += entry.lines;
+                    self.counts.nvm_writes[purpose as usize] += entry.lines;
                     self.counts.nvm_causes[entry.cause as usize] += entry.lines;
                 }
                 Action::Fence | Action::Touch => {}

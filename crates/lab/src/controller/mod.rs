@@ -22,7 +22,7 @@ mod requests;
 mod stream;
 pub(crate) mod timed;
 
-pub use counts::{Counts, Why};
+pub use counts::{Counts, Purpose};
 pub use epoch::Capture;
 pub use fill::Growth;
 pub use flow::{Order, Setting};

@@ -6,7 +6,7 @@
 
 use super::within::Sender;
 use super::{Decision, Start, Stopped, fail, not_there};
-use crate::descriptors::{self, What};
+use crate::descriptors::{self, DescriptorKind};
 use crate::error::Result;
 use crate::files::{self, Change, Ident, New, PathAt, Recorded, Recorder, Refusal, Target};
 use crate::kernel::Settings;
@@ -210,9 +210,9 @@ impl Program {
     /// Whether the program's bytes go through a descriptor with nothing to look at first: no file is changed, and no reply
     /// is held.
     pub(super) fn goes_freely(&self, fd: i32) -> bool {
-        match self.descriptors.known(fd).map(|known| &known.what) {
-            Some(What::Pipe { .. } | What::Fifo { .. } | What::Event) => true,
-            Some(What::Connection(_)) => self.sockets.holds().is_none(),
+        match self.descriptors.known(fd).map(|known| &known.kind) {
+            Some(DescriptorKind::Pipe { .. } | DescriptorKind::Fifo { .. } | DescriptorKind::Event) => true,
+            Some(DescriptorKind::Connection(_)) => self.sockets.holds().is_none(),
             _ => false,
         }
     }

@@ -56,14 +56,14 @@ pub enum Decision {
         /// The error the program sees.
         errno: i32,
         /// What the user hears of it.
-        why: Why,
+        message: Message,
     },
 }
 
-/// What the user hears of a call that fails, once for each call.
+/// The message to the user about a call that fails, told once for each call.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Why {
-    /// Nothing: a probe that programs make in passing.
+pub enum Message {
+    /// None: a probe that programs make in passing.
     Probe,
     /// It is listed, and told at the end if the program fails: programs usually go on without the call.
     Listed(String),
@@ -74,7 +74,7 @@ pub enum Why {
 fn fail(errno: i32, why: impl Into<String>) -> Decision {
     Decision::Fail {
         errno,
-        why: Why::Told(why.into()),
+        message: Message::Told(why.into()),
     }
 }
 
@@ -82,7 +82,7 @@ fn fail(errno: i32, why: impl Into<String>) -> Decision {
 fn do_without(errno: i32, why: impl Into<String>) -> Decision {
     Decision::Fail {
         errno,
-        why: Why::Listed(why.into()),
+        message: Message::Listed(why.into()),
     }
 }
 
@@ -98,7 +98,7 @@ fn refuse(refusal: syscalls::Refusal) -> Decision {
 const fn not_there(errno: i32) -> Decision {
     Decision::Fail {
         errno,
-        why: Why::Probe,
+        message: Message::Probe,
     }
 }
 
@@ -172,11 +172,11 @@ impl Program {
         name: &str,
         decision: Decision,
     ) -> std::io::Result<()> {
-        let (result, why) = match decision {
+        let (result, message) = match decision {
             Decision::Run => return Ok(()),
-            Decision::Done(result) => (result, Why::Probe),
-            Decision::Again | Decision::Stand(_) => (call.number as i64, Why::Probe),
-            Decision::Fail { errno, ref why } => (-i64::from(errno), why.clone()),
+            Decision::Done(result) => (result, Message::Probe),
+            Decision::Again | Decision::Stand(_) => (call.number as i64, Message::Probe),
+            Decision::Fail { errno, ref message } => (-i64::from(errno), message.clone()),
         };
         let mut registers = trace::registers(tid)?;
         registers.orig_rax = u64::MAX; // skip it
@@ -188,10 +188,10 @@ impl Program {
         if let Decision::Stand(until) = decision {
             self.stand(tid, until, call);
         }
-        match why {
-            Why::Probe => {}
-            Why::Listed(why) => self.notes.went_without(name, &why),
-            Why::Told(why) => {
+        match message {
+            Message::Probe => {}
+            Message::Listed(why) => self.notes.went_without(name, &why),
+            Message::Told(why) => {
                 messages::hold_back(self.streams.takes_whole_terminal());
                 self.notes.refused(name, &why);
             }

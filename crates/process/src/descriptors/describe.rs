@@ -1,6 +1,6 @@
 //! What a descriptor is: read once after each call that may have changed it.
 
-use super::{Descriptor, Lock, LockKind, Notice, OWN_TERMINAL, What, fdinfo, is_pseudo};
+use super::{Descriptor, DescriptorKind, Lock, LockKind, Notice, OWN_TERMINAL, fdinfo, is_pseudo};
 use crate::error::{Error, Result};
 use crate::files::{Ident, Recorder};
 use crate::kernel::GoneDirectory;
@@ -48,41 +48,41 @@ pub(super) fn describe(
     let info = fdinfo(pid, fd)?;
     let listed = u32::from_str_radix(field(&info, "flags").unwrap_or("0"), 8).unwrap_or(0);
     let cloexec = listed & libc::O_CLOEXEC as u32 != 0;
-    let kind = FileType::from_raw_mode(stat.st_mode);
-    let what = match files.streams.identify(stat.st_dev, stat.st_ino) {
-        Some(stream) => What::Stream(stream),
-        None if kind == FileType::Socket && pairs.has(stat.st_ino) => {
-            What::Pair(pairs.describe(stat.st_ino, ours)?)
+    let file_type = FileType::from_raw_mode(stat.st_mode);
+    let kind = match files.streams.identify(stat.st_dev, stat.st_ino) {
+        Some(stream) => DescriptorKind::Stream(stream),
+        None if file_type == FileType::Socket && pairs.has(stat.st_ino) => {
+            DescriptorKind::Pair(pairs.describe(stat.st_ino, ours)?)
         }
-        None if kind == FileType::Socket && fd <= 2 && is_given(fd, stat) => {
-            What::Inherited { outer: fd as u8 }
+        None if file_type == FileType::Socket && fd <= 2 && is_given(fd, stat) => {
+            DescriptorKind::Inherited { outer: fd as u8 }
         }
         // A connection with another program is refused by its look (held.rs).
-        None if kind == FileType::Socket && protocol(ours.as_fd()).is_some() => {
+        None if file_type == FileType::Socket && protocol(ours.as_fd()).is_some() => {
             internet(fd, stat.st_ino, ours, files.sockets)?
         }
-        None if kind == FileType::Socket && is_unix(ours.as_fd()) => {
+        None if file_type == FileType::Socket && is_unix(ours.as_fd()) => {
             unix_socket(pid, stat.st_ino, ours, pairs, files.sockets.replies)?
         }
         None if flags.contains(OFlags::PATH) => place(fd, path, stat)?,
-        None if kind == FileType::RegularFile && is_pseudo(ours) => What::Pseudo { path },
-        None if kind == FileType::RegularFile => {
+        None if file_type == FileType::RegularFile && is_pseudo(ours) => DescriptorKind::Pseudo { path },
+        None if file_type == FileType::RegularFile => {
             match files.objects.identify(ours.as_fd(), stat, files.recorder)? {
-                Known::Object(id) => What::Object { id },
-                Known::Named(path) => What::File {
+                Known::Object(id) => DescriptorKind::Object { id },
+                Known::Named(path) => DescriptorKind::File {
                     path,
                     inode: stat.st_ino,
                 },
             }
         }
         None => match own_terminal(fd, stat, ours, files.streams) {
-            Some(ptys::End::Master(number)) => What::Master { number },
-            Some(ptys::End::Other(number)) => What::Terminal { number },
-            None => what(fd, path, kind, stat, ours, &info)?,
+            Some(ptys::End::Master(number)) => DescriptorKind::Master { number },
+            Some(ptys::End::Other(number)) => DescriptorKind::Terminal { number },
+            None => kind_of(fd, path, stat, ours, &info)?,
         },
     };
-    let notice = match kind {
-        FileType::Fifo | FileType::Socket if what.is_own() => Notice::of(ours.as_fd(), flags, pid)?,
+    let notice = match file_type {
+        FileType::Fifo | FileType::Socket if kind.is_own() => Notice::of(ours.as_fd(), flags, pid)?,
         _ if flags.contains(Notice::FLAG) => {
             let why = "sends signals when it is ready (O_ASYNC), which is captured of pipes and sockets alone; the program may have a setting to wait in another way, or goes on without checkpoints while it is open: --on-uncapturable warn";
             return Err(Error::Unsupported(format!("descriptor {fd} {why}")));
@@ -94,7 +94,7 @@ pub(super) fn describe(
         fd,
         flags: (flags - Notice::FLAG).bits(),
         cloexec,
-        what,
+        kind,
         shares,
         locks,
         notice,
@@ -116,7 +116,13 @@ fn own_terminal(fd: i32, stat: &Stat, ours: &OwnedFd, streams: &Stdio) -> Option
 }
 
 /// A Unix socket that is not known as an end of a pair.
-fn unix_socket(pid: i32, inode: u64, ours: &OwnedFd, pairs: &mut Pairs, replies: Replies) -> Result<What> {
+fn unix_socket(
+    pid: i32,
+    inode: u64,
+    ours: &OwnedFd,
+    pairs: &mut Pairs,
+    replies: Replies,
+) -> Result<DescriptorKind> {
     let directory = format!("/proc/{pid}/cwd");
     let directory = fs::read_link(&directory).map_err(Error::file("cannot read", &directory))?;
     let found = unix_sockets::look(ours.as_fd(), inode, &directory, pairs)?;
@@ -124,8 +130,8 @@ fn unix_socket(pid: i32, inode: u64, ours: &OwnedFd, pairs: &mut Pairs, replies:
         unix_sockets::check_within(ours.as_fd(), &found)?;
     }
     match found {
-        Found::Named(named) => Ok(What::Unix(named)),
-        Found::End => pairs.describe(inode, ours).map(What::Pair),
+        Found::Named(named) => Ok(DescriptorKind::Unix(named)),
+        Found::End => pairs.describe(inode, ours).map(DescriptorKind::Pair),
     }
 }
 
@@ -136,33 +142,34 @@ pub(super) fn is_given(outer: i32, stat: &Stat) -> bool {
     given.is_some_and(|given| Ident::from(&given) == Ident::from(stat))
 }
 
-fn internet(fd: i32, inode: u64, ours: &OwnedFd, sockets: &Sockets) -> Result<What> {
+fn internet(fd: i32, inode: u64, ours: &OwnedFd, sockets: &Sockets) -> Result<DescriptorKind> {
     let look = |source| Error::target(format!("cannot look at socket {fd}"), source);
     let socket = sockets.describe(inode, ours.as_fd()).map_err(look)?;
     if protocol(ours.as_fd()) == Some(Protocol::Udp) {
         let peer = sockets::peer(ours.as_fd());
-        return Ok(What::Datagrams { socket, peer });
+        return Ok(DescriptorKind::Datagrams { socket, peer });
     }
     Ok(match sockets::backlog(ours.as_fd()).map_err(look)? {
-        Some(backlog) => What::Listener { socket, backlog },
-        None => What::Connection(socket),
+        Some(backlog) => DescriptorKind::Listener { socket, backlog },
+        None => DescriptorKind::Connection(socket),
     })
 }
 
 /// A descriptor made with `O_PATH`, whatever is there.
-fn place(fd: i32, path: PathBuf, stat: &Stat) -> Result<What> {
+fn place(fd: i32, path: PathBuf, stat: &Stat) -> Result<DescriptorKind> {
     let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     match GoneDirectory::of(stat) {
-        Some(gone) if is_directory => Ok(What::GoneDirectory(gone)),
+        Some(gone) if is_directory => Ok(DescriptorKind::GoneDirectory(gone)),
         Some(_) => Err(deleted(fd, &path)),
-        None => Ok(What::Place {
+        None => Ok(DescriptorKind::Place {
             path,
             inode: stat.st_ino,
         }),
     }
 }
 
-fn what(fd: i32, path: PathBuf, kind: FileType, stat: &Stat, ours: &OwnedFd, info: &str) -> Result<What> {
+/// The kind of a descriptor that is no stream, pair, internet or Unix socket, file or terminal of its own.
+fn kind_of(fd: i32, path: PathBuf, stat: &Stat, ours: &OwnedFd, info: &str) -> Result<DescriptorKind> {
     let unsupported = |why: &str| {
         Error::Unsupported(format!(
             "descriptor {fd} is {}, which cannot be captured: {why}",
@@ -170,17 +177,17 @@ fn what(fd: i32, path: PathBuf, kind: FileType, stat: &Stat, ours: &OwnedFd, inf
         ))
     };
     let name = path.as_os_str().as_bytes();
-    Ok(match kind {
+    Ok(match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => match GoneDirectory::of(stat) {
-            Some(gone) => What::GoneDirectory(gone),
-            None => What::Directory { path },
+            Some(gone) => DescriptorKind::GoneDirectory(gone),
+            None => DescriptorKind::Directory { path },
         },
         FileType::CharacterDevice => match name {
             b"/dev/null" | b"/dev/zero" | b"/dev/full" | b"/dev/random" | b"/dev/urandom" => {
-                What::Device { path }
+                DescriptorKind::Device { path }
             }
-            name if name == OWN_TERMINAL.as_bytes() => What::Device { path },
-            _ if fd <= 2 => What::Inherited { outer: fd as u8 },
+            name if name == OWN_TERMINAL.as_bytes() => DescriptorKind::Device { path },
+            _ if fd <= 2 => DescriptorKind::Inherited { outer: fd as u8 },
             _ if name.starts_with(b"/dev/pts/") || name.starts_with(b"/dev/tty") => {
                 return Err(unsupported(
                     "of terminals only the program's own is captured, that of its standard input, output and error",
@@ -194,12 +201,12 @@ fn what(fd: i32, path: PathBuf, kind: FileType, stat: &Stat, ours: &OwnedFd, inf
         },
         FileType::Fifo if name.starts_with(b"pipe:") => {
             let capacity = rustix::pipe::fcntl_getpipe_size(ours).unwrap_or(65536) as u32;
-            What::Pipe {
+            DescriptorKind::Pipe {
                 inode: stat.st_ino,
                 capacity,
             }
         }
-        FileType::Fifo => What::Fifo {
+        FileType::Fifo => DescriptorKind::Fifo {
             path,
             inode: stat.st_ino,
             capacity: rustix::pipe::fcntl_getpipe_size(ours).unwrap_or(65536) as u32,
@@ -215,22 +222,22 @@ fn what(fd: i32, path: PathBuf, kind: FileType, stat: &Stat, ours: &OwnedFd, inf
             ));
         }
         _ => match name {
-            b"anon_inode:[eventfd]" => What::Event,
-            b"anon_inode:[eventpoll]" => What::Poll,
-            b"anon_inode:inotify" | b"anon_inode:[inotify]" => What::Inotify,
+            b"anon_inode:[eventfd]" => DescriptorKind::Event,
+            b"anon_inode:[eventpoll]" => DescriptorKind::Poll,
+            b"anon_inode:inotify" | b"anon_inode:[inotify]" => DescriptorKind::Inotify,
             b"anon_inode:[pidfd]" if of_thread(ours) => {
                 return Err(unsupported(
                     "it is of a thread (PIDFD_THREAD); one of its process is captured",
                 ));
             }
-            b"anon_inode:[pidfd]" => What::Process,
-            b"anon_inode:[timerfd]" => What::Timer {
+            b"anon_inode:[pidfd]" => DescriptorKind::Process,
+            b"anon_inode:[timerfd]" => DescriptorKind::Timer {
                 clock: field(info, "clockid")
                     .and_then(|clock| clock.parse::<i32>().ok())
                     .ok_or_else(|| unsupported("the kernel does not tell the timer's clock"))?
                     .into(),
             },
-            b"anon_inode:[signalfd]" => What::Signals {
+            b"anon_inode:[signalfd]" => DescriptorKind::Signals {
                 mask: field(info, "sigmask")
                     .and_then(|mask| u64::from_str_radix(mask, 16).ok())
                     .unwrap_or(0),

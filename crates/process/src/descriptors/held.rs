@@ -3,7 +3,7 @@
 use super::pidfds;
 use super::polls::{self, Poll};
 use super::tables::split;
-use super::{Descriptor, Descriptors, Held, What, countdowns, fdinfo, not_understood};
+use super::{Descriptor, DescriptorKind, Descriptors, Held, countdowns, fdinfo, not_understood};
 use crate::clocks::Clocks;
 use crate::error::{Error, Result};
 use crate::files::Ident;
@@ -53,7 +53,7 @@ impl Descriptors {
             .filter(|descriptor| self.has_lost_its_name(descriptor))
             .map(|descriptor| descriptor.fd)
             .collect();
-        let is_pipe = |fd: &i32| matches!(self.list[fd].what, What::Fifo { .. });
+        let is_pipe = |fd: &i32| matches!(self.list[fd].kind, DescriptorKind::Fifo { .. });
         let pipe = nameless.iter().copied().find(is_pipe);
         for fd in nameless {
             self.touch_open_file_of(process, fd);
@@ -68,9 +68,11 @@ impl Descriptors {
     }
 
     fn has_lost_its_name(&self, descriptor: &Descriptor) -> bool {
-        let named = match &descriptor.what {
-            What::File { .. } | What::Place { .. } | What::Directory { .. } => true,
-            What::Fifo { path, .. } => !is_marked_gone(path),
+        let named = match &descriptor.kind {
+            DescriptorKind::File { .. } | DescriptorKind::Place { .. } | DescriptorKind::Directory { .. } => {
+                true
+            }
+            DescriptorKind::Fifo { path, .. } => !is_marked_gone(path),
             _ => false,
         };
         let ours = self.ours.get(&descriptor.fd).filter(|_| named);
@@ -101,8 +103,8 @@ impl Descriptors {
         let ours = owner.duplicate_fd(fd).map_err(look)?;
         let stat = rustix::fs::fstat(&ours).map_err(|error| look(error.into()))?;
         let awaits = |client| at.replies == Replies::Refused || client == 0 || self.has_socket(&stat, client);
-        match descriptor.what {
-            What::Unix(_) => unix_sockets::check_queue(ours.as_fd(), awaits)?,
+        match descriptor.kind {
+            DescriptorKind::Unix(_) => unix_sockets::check_queue(ours.as_fd(), awaits)?,
             _ => loopback::check_queue(ours.as_fd(), awaits)?,
         }
         Ok(Held::Nothing)
@@ -112,7 +114,7 @@ impl Descriptors {
     fn terminal(&self, owner: &Process, fd: i32, number: u32) -> Result<Held> {
         let look = |source| Error::target(format!("cannot look at descriptor {fd}"), source);
         let master = owner.duplicate_fd(fd).map_err(look)?;
-        let is_open = (self.list.values()).any(|one| one.what == What::Terminal { number });
+        let is_open = (self.list.values()).any(|one| one.kind == DescriptorKind::Terminal { number });
         let mut read_out = self.read_out.borrow_mut();
         let may_have_typed = !read_out.contains(&number);
         let (held, in_packets) = ptys::held(fd, &master, is_open, may_have_typed)?;
@@ -129,7 +131,7 @@ impl Descriptors {
     /// The other end of a pseudo-terminal, of which the master is in the tree, or is closed.
     fn check_master(&self, owner: &Process, fd: i32, number: u32) -> Result<Held> {
         let look = |source| Error::target(format!("cannot look at descriptor {fd}"), source);
-        if (self.list.values()).any(|one| one.what == What::Master { number }) {
+        if (self.list.values()).any(|one| one.kind == DescriptorKind::Master { number }) {
             return Ok(Held::Nothing);
         }
         let other = owner.duplicate_fd(fd).map_err(look)?;
@@ -169,7 +171,7 @@ impl Descriptors {
     fn check_watched_pidfds(&self, fd: i32, table: usize, watched: &[polls::Interest]) -> Result<()> {
         let is_elsewhere = |target: &Descriptor| {
             let mut own = self.list.values().filter(|one| split(one.fd).0 == table);
-            target.what == What::Process && !own.any(|one| one.shares == target.shares)
+            target.kind == DescriptorKind::Process && !own.any(|one| one.shares == target.shares)
         };
         let mut targets = watched
             .iter()
@@ -190,8 +192,8 @@ impl Descriptors {
         let (owner, fd) = self.tables.at(at.process, descriptor.fd);
         let look =
             |error: rustix::io::Errno| Error::target(format!("cannot look at descriptor {fd}"), error.into());
-        match &descriptor.what {
-            What::File { .. } | What::Object { .. } => {
+        match &descriptor.kind {
+            DescriptorKind::File { .. } | DescriptorKind::Object { .. } => {
                 let ours = ours();
                 let at = rustix::fs::seek(ours, SeekFrom::Current(0)).map_err(look)?;
                 let stat = rustix::fs::fstat(ours).map_err(look)?;
@@ -200,7 +202,7 @@ impl Descriptors {
                     size: stat.st_size as u64,
                 })
             }
-            What::Pseudo { .. } => {
+            DescriptorKind::Pseudo { .. } => {
                 // Some of them cannot seek: they have no place to go on from.
                 let at = match rustix::fs::seek(ours(), SeekFrom::Current(0)) {
                     Err(rustix::io::Errno::SPIPE) => 0,
@@ -208,11 +210,13 @@ impl Descriptors {
                 };
                 Ok(Held::Offset { at, size: 0 })
             }
-            What::Directory { .. } => {
+            DescriptorKind::Directory { .. } => {
                 let at = rustix::fs::seek(ours(), SeekFrom::Current(0)).map_err(look)?;
                 Ok(Held::Offset { at, size: 0 })
             }
-            What::Pipe { .. } if descriptor.flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32 => {
+            DescriptorKind::Pipe { .. }
+                if descriptor.flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32 =>
+            {
                 let end = owner
                     .duplicate_fd(fd)
                     .map_err(|source| Error::target("cannot look into a pipe", source))?;
@@ -223,22 +227,22 @@ impl Descriptors {
                     Held::Bytes(packets.concat())
                 })
             }
-            What::Pair(end) => pairs::held(owner, fd, end).map(Held::Queue),
-            What::Unix(named) if named.backlog.is_some() => self.listener(at, owner, descriptor),
-            What::Listener { .. } => self.listener(at, owner, descriptor),
-            What::Connection(_) => self.connection(at, owner, fd),
-            What::Unix(named) if named.kind == libc::SOCK_DGRAM => messages(owner, fd),
-            What::Datagrams { .. } => messages(owner, fd),
-            What::Master { number } => self.terminal(owner, fd, *number),
-            What::Terminal { number } => self.check_master(owner, fd, *number),
-            What::Fifo { .. } => {
+            DescriptorKind::Pair(end) => pairs::held(owner, fd, end).map(Held::Queue),
+            DescriptorKind::Unix(named) if named.backlog.is_some() => self.listener(at, owner, descriptor),
+            DescriptorKind::Listener { .. } => self.listener(at, owner, descriptor),
+            DescriptorKind::Connection(_) => self.connection(at, owner, fd),
+            DescriptorKind::Unix(named) if named.kind == libc::SOCK_DGRAM => messages(owner, fd),
+            DescriptorKind::Datagrams { .. } => messages(owner, fd),
+            DescriptorKind::Master { number } => self.terminal(owner, fd, *number),
+            DescriptorKind::Terminal { number } => self.check_master(owner, fd, *number),
+            DescriptorKind::Fifo { .. } => {
                 let ours = owner
                     .duplicate_fd(fd)
                     .map_err(|source| Error::target("cannot look into a named pipe", source))?;
                 look_into_fifo(ours).map_err(look)
             }
-            What::Process => pidfds::held(owner.thread(), fd),
-            What::Poll => {
+            DescriptorKind::Process => pidfds::held(owner.thread(), fd),
+            DescriptorKind::Poll => {
                 let info = fdinfo(owner.thread(), fd)?;
                 let place = |number| self.place(at.process, number);
                 let (table, _) = split(descriptor.fd);
@@ -253,9 +257,9 @@ impl Descriptors {
                 self.check_watched_pidfds(fd, table, &watched)?;
                 Ok(Held::Watched(watched))
             }
-            What::Event => count(owner.thread(), fd),
-            What::Inotify => self.watched_by(at.process, descriptor),
-            What::Timer { .. } => countdowns::look(owner, fd, at.stopped),
+            DescriptorKind::Event => count(owner.thread(), fd),
+            DescriptorKind::Inotify => self.watched_by(at.process, descriptor),
+            DescriptorKind::Timer { .. } => countdowns::look(owner, fd, at.stopped),
             _ => Ok(Held::Nothing),
         }
     }

@@ -43,7 +43,7 @@ use twinpage_os::proc_file;
 
 /// What a descriptor is, as far as it does not change by itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum What {
+pub enum DescriptorKind {
     /// A regular file.
     File {
         /// Where it was opened.
@@ -160,10 +160,10 @@ pub enum What {
     Process,
 }
 
-impl What {
+impl DescriptorKind {
     /// Whether a resume creates it, instead of taking one of its own standard streams.
     fn is_own(&self) -> bool {
-        !matches!(self, What::Stream(_) | What::Inherited { .. })
+        !matches!(self, DescriptorKind::Stream(_) | DescriptorKind::Inherited { .. })
     }
 }
 
@@ -176,8 +176,8 @@ pub struct Descriptor {
     pub flags: u32,
     /// Closed by exec.
     pub cloexec: bool,
-    /// What it is.
-    pub what: What,
+    /// The kind of its open file.
+    pub kind: DescriptorKind,
     /// The lowest descriptor of the same open file, perhaps itself.
     pub shares: i32,
     /// Locks held on the file through it.

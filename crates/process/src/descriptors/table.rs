@@ -9,7 +9,7 @@ use super::inotify;
 use super::open_files::OpenFiles;
 use super::tables::{Tables, number, split};
 use super::touched::Touched;
-use super::{Descriptor, Held, Lock, LockKind, What};
+use super::{Descriptor, DescriptorKind, Held, Lock, LockKind};
 use crate::command_line::of_process;
 use crate::error::{Error, Result};
 use crate::files::Ident;
@@ -189,7 +189,7 @@ impl Descriptors {
             return self.touch_file(Ident::from(stat));
         }
         for (fd, descriptor) in &self.list {
-            if matches!(descriptor.what, What::Unix(_)) {
+            if matches!(descriptor.kind, DescriptorKind::Unix(_)) {
                 self.touched.add(*fd);
             }
         }
@@ -263,7 +263,7 @@ impl Descriptors {
     #[must_use]
     pub fn known_file(&self, fd: i32) -> Option<BorrowedFd<'_>> {
         let known = self.known(fd)?;
-        let is_file = matches!(known.what, What::File { .. });
+        let is_file = matches!(known.kind, DescriptorKind::File { .. });
         self.ours.get(&known.shares).filter(|_| is_file).map(AsFd::as_fd)
     }
 
@@ -433,9 +433,9 @@ impl Descriptors {
         let Some(now) = self.list.get(&other) else {
             return; // closed: no sleeper's is
         };
-        let what = match (&known.what, &now.what) {
+        let kind = match (&known.kind, &now.kind) {
             // By its own number.
-            (What::Inherited { .. }, _) | (_, What::Inherited { .. }) => &known.what,
+            (DescriptorKind::Inherited { .. }, _) | (_, DescriptorKind::Inherited { .. }) => &known.kind,
             (_, now) => now,
         };
         let is_own = |lock: &&Lock| lock.kind == LockKind::Process;
@@ -444,7 +444,7 @@ impl Descriptors {
             fd: number,
             flags: now.flags,
             cloexec: known.cloexec,
-            what: what.clone(),
+            kind: kind.clone(),
             shares: now.shares,
             locks: of_file
                 .chain(known.locks.iter().filter(is_own))
@@ -510,8 +510,8 @@ impl Descriptors {
         };
         descriptor.fd = number;
         self.may_be_sent |=
-            files.sockets.replies != Replies::Refused && hears_others(&descriptor.what, &ours);
-        let ours = (shares == number && is_ours_kept(&descriptor.what)).then_some(ours);
+            files.sockets.replies != Replies::Refused && hears_others(&descriptor.kind, &ours);
+        let ours = (shares == number && is_ours_kept(&descriptor.kind)).then_some(ours);
         self.list.insert(number, descriptor);
         let leads = shares == number && self.open_files.others(number).next().is_some();
         if let Some(ours) = ours {
@@ -535,7 +535,7 @@ impl Descriptors {
             return Ok(());
         };
         descriptor.shares = lowest;
-        if is_ours_kept(&descriptor.what) && !self.ours.contains_key(&lowest) {
+        if is_ours_kept(&descriptor.kind) && !self.ours.contains_key(&lowest) {
             let ours = (self.tables.duplicate(process, lowest))
                 .map_err(|source| Error::target(format!("cannot look at descriptor {lowest}"), source))?;
             self.ours.insert(lowest, ours);
@@ -551,8 +551,8 @@ impl Descriptors {
         let ends = self
             .list
             .values()
-            .filter_map(|descriptor| match &descriptor.what {
-                What::Pair(end) => Some(end.inode),
+            .filter_map(|descriptor| match &descriptor.kind {
+                DescriptorKind::Pair(end) => Some(end.inode),
                 _ => None,
             });
         self.pairs.keep(&ends.collect::<HashSet<u64>>());
@@ -567,8 +567,8 @@ impl Descriptors {
     pub fn writable(&self) -> impl Iterator<Item = (&Path, BorrowedFd<'_>)> {
         self.list
             .values()
-            .filter_map(|descriptor| match &descriptor.what {
-                What::File { path, .. }
+            .filter_map(|descriptor| match &descriptor.kind {
+                DescriptorKind::File { path, .. }
                     if descriptor.flags & libc::O_ACCMODE as u32 != libc::O_RDONLY as u32 =>
                 {
                     Some((path.as_path(), self.ours.get(&descriptor.fd)?.as_fd()))
@@ -579,8 +579,8 @@ impl Descriptors {
 
     /// The open files whose content the checkpoint holds.
     pub fn objects(&self) -> impl Iterator<Item = Id> {
-        self.list.values().filter_map(|descriptor| match descriptor.what {
-            What::Object { id } => Some(id),
+        self.list.values().filter_map(|descriptor| match descriptor.kind {
+            DescriptorKind::Object { id } => Some(id),
             _ => None,
         })
     }
@@ -589,15 +589,19 @@ impl Descriptors {
 /// The open files of which something may have changed: all but those that only sleepers have, and that nothing else is
 /// known of than what their own calls change. `in_sleepers` are the tables of those that slept since `before`.
 fn changing(before: &List, in_sleepers: &HashSet<usize>) -> HashSet<i32> {
-    let is_plain = |what: &What| {
+    let is_plain = |kind: &DescriptorKind| {
         matches!(
-            what,
-            What::Device { .. } | What::Event | What::Poll | What::Timer { .. } | What::Signals { .. }
+            kind,
+            DescriptorKind::Device { .. }
+                | DescriptorKind::Event
+                | DescriptorKind::Poll
+                | DescriptorKind::Timer { .. }
+                | DescriptorKind::Signals { .. }
         )
     };
     let changing = before
         .values()
-        .filter(|descriptor| !is_plain(&descriptor.what) || !in_sleepers.contains(&split(descriptor.fd).0));
+        .filter(|descriptor| !is_plain(&descriptor.kind) || !in_sleepers.contains(&split(descriptor.fd).0));
     changing.map(|descriptor| descriptor.shares).collect()
 }
 
@@ -607,17 +611,17 @@ fn changing(before: &List, in_sleepers: &HashSet<usize>) -> HashSet<i32> {
 /// # Errors
 /// Names what cannot be captured so.
 fn check_of_descendant(descriptor: &Descriptor, stat: &rustix::fs::Stat) -> Result<()> {
-    let why = match &descriptor.what {
-        What::Inherited { outer } => {
+    let why = match &descriptor.kind {
+        DescriptorKind::Inherited { outer } => {
             if is_given(i32::from(*outer), stat) {
                 return Ok(());
             }
             "a device that the program was not started with"
         }
-        What::File { path, .. }
-        | What::Pseudo { path }
-        | What::Directory { path }
-        | What::Place { path, .. }
+        DescriptorKind::File { path, .. }
+        | DescriptorKind::Pseudo { path }
+        | DescriptorKind::Directory { path }
+        | DescriptorKind::Place { path, .. }
             if is_of_process(path) =>
         {
             "a file about a process (/proc)"
@@ -647,14 +651,14 @@ pub fn is_open_in(pid: i32, file: Ident) -> bool {
 }
 
 /// Whether ours of an open file is kept, for its offset and to see that it loses its name.
-fn is_ours_kept(what: &What) -> bool {
+fn is_ours_kept(kind: &DescriptorKind) -> bool {
     matches!(
-        what,
-        What::File { .. }
-            | What::Object { .. }
-            | What::Directory { .. }
-            | What::Place { .. }
-            | What::Pseudo { .. }
+        kind,
+        DescriptorKind::File { .. }
+            | DescriptorKind::Object { .. }
+            | DescriptorKind::Directory { .. }
+            | DescriptorKind::Place { .. }
+            | DescriptorKind::Pseudo { .. }
     )
 }
 
@@ -681,10 +685,10 @@ pub(super) fn numbers(pid: i32) -> Result<Vec<i32>> {
 }
 
 /// Whether another program may send messages to it: by a name, or over a connection.
-fn hears_others(what: &What, ours: &OwnedFd) -> bool {
-    match what {
-        What::Unix(named) => named.kind == libc::SOCK_DGRAM,
-        What::Pair(_) => leads_outside(ours.as_fd()),
+fn hears_others(kind: &DescriptorKind, ours: &OwnedFd) -> bool {
+    match kind {
+        DescriptorKind::Unix(named) => named.kind == libc::SOCK_DGRAM,
+        DescriptorKind::Pair(_) => leads_outside(ours.as_fd()),
         _ => false,
     }
 }

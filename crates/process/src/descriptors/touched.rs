@@ -87,7 +87,7 @@ impl Touched {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Descriptor, What};
+    use super::super::{Descriptor, DescriptorKind};
     use super::*;
     use std::collections::HashSet;
 
@@ -96,7 +96,7 @@ mod tests {
             fd: *fd,
             flags: 0,
             cloexec: false,
-            what: What::Event,
+            kind: DescriptorKind::Event,
             shares: *fd,
             locks: Vec::new(),
             notice: None,

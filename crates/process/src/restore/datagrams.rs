@@ -7,7 +7,7 @@
 use super::made_sockets::{MadeSockets, family, new, reached_from};
 use crate::context::Context;
 use crate::datagrams::{Datagram, Sender};
-use crate::descriptors::{Held, What};
+use crate::descriptors::{DescriptorKind, Held};
 use crate::error::{Error, Result};
 use crate::sockets::{address_of, canonical, covers};
 use crate::unix_sockets::Named;
@@ -28,8 +28,8 @@ pub(super) fn put_back(context: &Context, made: &MadeSockets) -> Result<()> {
             continue;
         };
         for message in messages {
-            match &descriptor.what {
-                What::Unix(named) => send_unix(message, named, made).map_err(|source| {
+            match &descriptor.kind {
+                DescriptorKind::Unix(named) => send_unix(message, named, made).map_err(|source| {
                     let what = format!("cannot put back a message into socket {}", descriptor.fd);
                     Error::target(what, source)
                 })?,

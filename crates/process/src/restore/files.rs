@@ -10,7 +10,7 @@ use super::objects::Made;
 use super::{Surroundings, pidfds};
 use crate::context::Context;
 use crate::descriptors::countdowns::Countdown;
-use crate::descriptors::{Descriptor, Held, OWN_TERMINAL, What, inotify};
+use crate::descriptors::{Descriptor, DescriptorKind, Held, OWN_TERMINAL, inotify};
 use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::kernel::{GoneDirectory, Kernel};
@@ -170,13 +170,13 @@ pub(super) fn open(
 fn terminals(context: &Context) -> Result<BTreeMap<u32, (OwnedFd, Option<OwnedFd>)>> {
     let descriptors = &context.fixed.descriptors;
     let masters = descriptors.iter().zip(&context.live.held);
-    let masters = masters.filter_map(|(descriptor, held)| match (&descriptor.what, held) {
-        (What::Master { number }, held) => Some((*number, held, held.terminal()?)),
+    let masters = masters.filter_map(|(descriptor, held)| match (&descriptor.kind, held) {
+        (DescriptorKind::Master { number }, held) => Some((*number, held, held.terminal()?)),
         _ => None,
     });
     let made = masters.map(|(number, held, terminal)| {
-        let mut others = descriptors.iter().map(|descriptor| &descriptor.what);
-        let has_other = others.any(|what| *what == What::Terminal { number });
+        let mut others = descriptors.iter().map(|descriptor| &descriptor.kind);
+        let has_other = others.any(|kind| *kind == DescriptorKind::Terminal { number });
         let made = terminal.again(number, has_other).and_then(|made| {
             if matches!(held, Held::PacketTerminal(_)) {
                 twinpage_os::terminal::set_packet_mode(made.0.as_fd(), true)?;
@@ -191,11 +191,11 @@ fn terminals(context: &Context) -> Result<BTreeMap<u32, (OwnedFd, Option<OwnedFd
 
 /// Its path, when it is a file or directory about the program itself: `/proc/PID/...`.
 pub(super) fn own_path(descriptor: &Descriptor, pid: i32) -> Option<&Path> {
-    let (What::File { path, .. }
-    | What::Pseudo { path }
-    | What::Directory { path }
-    | What::Device { path }
-    | What::Place { path, .. }) = &descriptor.what
+    let (DescriptorKind::File { path, .. }
+    | DescriptorKind::Pseudo { path }
+    | DescriptorKind::Directory { path }
+    | DescriptorKind::Device { path }
+    | DescriptorKind::Place { path, .. }) = &descriptor.kind
     else {
         return None;
     };
@@ -238,8 +238,8 @@ fn not_again(descriptor: &Descriptor, error: Errno) -> Error {
 
 /// A descriptor that holds what none of its kind does.
 fn holds_another(descriptor: &Descriptor, held: &Held) -> Error {
-    let Descriptor { fd, what, .. } = descriptor;
-    Error::Damaged(format!("context: descriptor {fd} is {what:?} and holds {held:?}"))
+    let Descriptor { fd, kind, .. } = descriptor;
+    Error::Damaged(format!("context: descriptor {fd} is {kind:?} and holds {held:?}"))
 }
 
 /// The ranges of numbers below `base` that are none of the places, which are sorted.
@@ -295,13 +295,13 @@ impl Opener<'_> {
         let others = |(descriptor, _): &(&Descriptor, &Held)| {
             let comes_later =
                 own_path(descriptor, fixed.pid).is_some() || late.contains_key(&descriptor.shares);
-            !comes_later && !matches!(descriptor.what, What::Pair(_))
+            !comes_later && !matches!(descriptor.kind, DescriptorKind::Pair(_))
         };
         // What is done to files while others are opened is none of the program's news.
         let (watching, plain): (Vec<_>, Vec<_>) = (fixed.descriptors.iter())
             .zip(&context.live.held)
             .filter(others)
-            .partition(|(descriptor, _)| descriptor.what == What::Inotify);
+            .partition(|(descriptor, _)| descriptor.kind == DescriptorKind::Inotify);
         for (descriptor, held) in plain.into_iter().chain(watching) {
             let source = match sources.get(&descriptor.shares) {
                 Some(source) if descriptor.shares != descriptor.fd => *source,
@@ -392,47 +392,53 @@ impl Opener<'_> {
     fn open_again(&mut self, descriptor: &Descriptor, held: &Held) -> Result<i32> {
         let flags = OFlags::from_bits_retain(descriptor.flags)
             - (OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC | OFlags::CLOEXEC);
-        match (&descriptor.what, held) {
-            (What::Stream(stream), _) => self.keep_stream(*stream, flags),
-            (What::Inherited { outer }, _) => {
+        match (&descriptor.kind, held) {
+            (DescriptorKind::Stream(stream), _) => self.keep_stream(*stream, flags),
+            (DescriptorKind::Inherited { outer }, _) => {
                 self.keep(spawn::borrow(i32::from(*outer)).map_err(|error| {
                     Error::State(format!(
                         "descriptor {outer} of the program came from outside and is not open here ({error})"
                     ))
                 })?)
             }
-            (What::Pipe { inode, capacity }, held) => self.pipe(descriptor, *inode, *capacity, held),
+            (DescriptorKind::Pipe { inode, capacity }, held) => {
+                self.pipe(descriptor, *inode, *capacity, held)
+            }
             (
-                What::Fifo {
+                DescriptorKind::Fifo {
                     path,
                     inode,
                     capacity,
                 },
                 Held::Fifo { bytes, hung_up },
             ) => self.fifo(path, flags, (*inode, *capacity), (bytes, *hung_up)),
-            (What::Listener { .. } | What::Connection(_) | What::Datagrams { .. } | What::Unix(_), _) => {
-                match self.sockets.open.get(&descriptor.fd) {
-                    Some(socket) => self.keep(socket),
-                    None => Err(Error::Damaged(format!(
-                        "context: nothing is known of socket {}",
-                        descriptor.fd
-                    ))),
-                }
-            }
-            (What::Master { number }, held) if held.terminal().is_some() => {
+            (
+                DescriptorKind::Listener { .. }
+                | DescriptorKind::Connection(_)
+                | DescriptorKind::Datagrams { .. }
+                | DescriptorKind::Unix(_),
+                _,
+            ) => match self.sockets.open.get(&descriptor.fd) {
+                Some(socket) => self.keep(socket),
+                None => Err(Error::Damaged(format!(
+                    "context: nothing is known of socket {}",
+                    descriptor.fd
+                ))),
+            },
+            (DescriptorKind::Master { number }, held) if held.terminal().is_some() => {
                 let master = self.terminals.get(number).map(|(master, _)| master.try_clone());
                 let master = master.ok_or_else(|| Error::Internal(format!("no terminal {number}")))?;
                 let failed = |source| Error::target("cannot make a pseudo-terminal again", source);
                 self.keep_with_flags(master.map_err(failed)?, flags)
             }
-            (What::Terminal { number }, _) => self.other_end(*number, flags),
+            (DescriptorKind::Terminal { number }, _) => self.other_end(*number, flags),
             (
-                What::Event
-                | What::Poll
-                | What::Timer { .. }
-                | What::Inotify
-                | What::Process
-                | What::Signals { .. },
+                DescriptorKind::Event
+                | DescriptorKind::Poll
+                | DescriptorKind::Timer { .. }
+                | DescriptorKind::Inotify
+                | DescriptorKind::Process
+                | DescriptorKind::Signals { .. },
                 _,
             ) => {
                 let made = self.without_name(descriptor, held)?;
@@ -450,8 +456,8 @@ impl Opener<'_> {
                 .map(drop)
                 .map_err(failed)
         };
-        match (&descriptor.what, held) {
-            (What::File { path, inode }, Held::Offset { at, size }) => {
+        match (&descriptor.kind, held) {
+            (DescriptorKind::File { path, inode }, Held::Offset { at, size }) => {
                 // It may have been made without a name, and got one since.
                 let file = reopen(path, flags - OFlags::TMPFILE)?;
                 self.same_file(&file, path, *inode)?;
@@ -464,38 +470,38 @@ impl Opener<'_> {
                 seek(&file, *at)?;
                 self.keep(file)
             }
-            (What::Object { id }, Held::Offset { at, .. }) => {
+            (DescriptorKind::Object { id }, Held::Offset { at, .. }) => {
                 let file = self.objects.open(*id, flags)?;
                 seek(&file, *at)?;
                 self.keep(file)
             }
-            (What::Directory { path, .. }, Held::Offset { at, .. }) => {
+            (DescriptorKind::Directory { path, .. }, Held::Offset { at, .. }) => {
                 let directory = reopen(path, flags)?;
                 if !flags.contains(OFlags::PATH) {
                     go_to_name(&directory, *at).map_err(failed)?;
                 }
                 self.keep(directory)
             }
-            (What::Place { path, inode }, _) => {
+            (DescriptorKind::Place { path, inode }, _) => {
                 let place = reopen(path, flags | OFlags::NOFOLLOW)?;
                 self.same_file(&place, path, *inode)?;
                 self.keep(place)
             }
-            (What::Pseudo { path }, Held::Offset { at, .. }) => {
+            (DescriptorKind::Pseudo { path }, Held::Offset { at, .. }) => {
                 let file = reopen(path, flags)?;
                 if *at != 0 {
                     seek(&file, *at)?;
                 }
                 self.keep(file)
             }
-            (What::GoneDirectory(gone), _) => {
+            (DescriptorKind::GoneDirectory(gone), _) => {
                 let made = self.gone_directory(gone)?;
                 let made =
                     spawn::borrow(made).map_err(|source| Error::target("cannot make a directory", source))?;
                 let path = PathBuf::from(format!("/proc/self/fd/{}", made.as_raw_fd()));
                 self.keep(reopen(&path, flags)?)
             }
-            (What::Device { path }, _) => self.keep(reopen(path, flags)?),
+            (DescriptorKind::Device { path }, _) => self.keep(reopen(path, flags)?),
             _ => Err(holds_another(descriptor, held)),
         }
     }
@@ -503,8 +509,8 @@ impl Opener<'_> {
     /// What only a descriptor names: a counter, a timer and the like.
     fn without_name(&self, descriptor: &Descriptor, held: &Held) -> Result<OwnedFd> {
         let failed = |error| not_again(descriptor, error);
-        match (&descriptor.what, held) {
-            (What::Event, Held::Count { count, semaphore }) => {
+        match (&descriptor.kind, held) {
+            (DescriptorKind::Event, Held::Count { count, semaphore }) => {
                 let kind = if *semaphore {
                     EventfdFlags::SEMAPHORE
                 } else {
@@ -516,17 +522,17 @@ impl Opener<'_> {
                 }
                 Ok(event)
             }
-            (What::Poll, _) => {
+            (DescriptorKind::Poll, _) => {
                 rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).map_err(failed)
             }
-            (What::Timer { clock }, Held::Countdown { .. } | Held::CountdownUntilSet { .. }) => {
+            (DescriptorKind::Timer { clock }, Held::Countdown { .. } | Held::CountdownUntilSet { .. }) => {
                 let countdown = Countdown::of(held).expect("what a timer holds");
                 countdown.make(*clock, self.stopped_ns)
             }
-            (What::Inotify, Held::Watches { watches, highest }) => inotify::make(watches, *highest),
-            (What::Process, Held::Process(None)) => pidfds::of_waited_for()
+            (DescriptorKind::Inotify, Held::Watches { watches, highest }) => inotify::make(watches, *highest),
+            (DescriptorKind::Process, Held::Process(None)) => pidfds::of_waited_for()
                 .map_err(|source| Error::target("cannot make a descriptor of a process again", source)),
-            (What::Signals { mask }, _) => twinpage_os::signals::signal_descriptor(*mask)
+            (DescriptorKind::Signals { mask }, _) => twinpage_os::signals::signal_descriptor(*mask)
                 .map_err(|source| Error::target("cannot make a signal descriptor", source)),
             _ => Err(holds_another(descriptor, held)),
         }

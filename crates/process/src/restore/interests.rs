@@ -6,7 +6,7 @@ use super::files::Sources;
 use super::in_process::{run, write};
 use crate::context::Context;
 use crate::descriptors::polls::Interest;
-use crate::descriptors::{Descriptor, Held, What};
+use crate::descriptors::{Descriptor, DescriptorKind, Held};
 use crate::error::Result;
 use std::collections::BTreeSet;
 use twinpage_os::inject::{Call, ROOM};
@@ -15,8 +15,8 @@ use twinpage_os::remote::Process;
 /// The inodes of the ends of pairs that the program has.
 fn ends(context: &Context) -> BTreeSet<u64> {
     let descriptors = context.fixed.descriptors.iter();
-    let ends = descriptors.filter_map(|descriptor| match &descriptor.what {
-        What::Pair(end) => Some(end.inode),
+    let ends = descriptors.filter_map(|descriptor| match &descriptor.kind {
+        DescriptorKind::Pair(end) => Some(end.inode),
         _ => None,
     });
     ends.collect()
@@ -24,10 +24,10 @@ fn ends(context: &Context) -> BTreeSet<u64> {
 
 /// Whether a connection ends at the resume.
 fn is_reset(descriptor: &Descriptor, held: &Held, ends: &BTreeSet<u64>) -> bool {
-    match (&descriptor.what, held) {
-        (What::Connection(_), Held::Within(end)) => end.peer == 0,
-        (What::Connection(_), _) => true,
-        (What::Pair(end), _) => end.kind != libc::SOCK_DGRAM && !ends.contains(&end.peer),
+    match (&descriptor.kind, held) {
+        (DescriptorKind::Connection(_), Held::Within(end)) => end.peer == 0,
+        (DescriptorKind::Connection(_), _) => true,
+        (DescriptorKind::Pair(end), _) => end.kind != libc::SOCK_DGRAM && !ends.contains(&end.peer),
         _ => false,
     }
 }
@@ -39,9 +39,11 @@ fn is_reset(descriptor: &Descriptor, held: &Held, ends: &BTreeSet<u64>) -> bool 
 pub(super) fn set_interests(process: &Process, with: &With<'_>) -> Result<()> {
     let (context, sources) = (with.tree, with.sources);
     for (descriptor, held) in context.fixed.descriptors.iter().zip(&context.live.held) {
-        let interests: Vec<Interest> = match (&descriptor.what, held) {
-            (What::Poll, Held::Watched(interests)) => interests.clone(),
-            (What::Poll, Held::Interests(interests)) => interests.iter().map(as_in_version1).collect(),
+        let interests: Vec<Interest> = match (&descriptor.kind, held) {
+            (DescriptorKind::Poll, Held::Watched(interests)) => interests.clone(),
+            (DescriptorKind::Poll, Held::Interests(interests)) => {
+                interests.iter().map(as_in_version1).collect()
+            }
             _ => continue,
         };
         if descriptor.shares != descriptor.fd || process_of(descriptor.fd, with) != process.pid() {

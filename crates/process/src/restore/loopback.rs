@@ -7,7 +7,7 @@
 
 use super::made_sockets::{MadeSockets, family, new, reached_from, set_options};
 use crate::context::Context;
-use crate::descriptors::{Held, What};
+use crate::descriptors::{DescriptorKind, Held};
 use crate::error::{Error, Result};
 use crate::loopback::End;
 use crate::sockets::{Socket, address_of, canonical, covers};
@@ -36,8 +36,8 @@ pub(super) fn make(context: &Context, made: &mut MadeSockets) -> Result<()> {
     let all = context.fixed.descriptors.iter().zip(&context.live.held);
     let all = all.filter(|(one, _)| one.shares == one.fd);
     let wanted: BTreeMap<u64, Wanted<'_>> = all
-        .filter_map(|(descriptor, held)| match (&descriptor.what, held) {
-            (What::Connection(socket), Held::Within(end)) => {
+        .filter_map(|(descriptor, held)| match (&descriptor.kind, held) {
+            (DescriptorKind::Connection(socket), Held::Within(end)) => {
                 let fd = descriptor.fd;
                 Some((end.inode, Wanted { fd, socket, end }))
             }

@@ -131,7 +131,6 @@ pub fn restore(
     moved: &[(Ident, Ident)],
     apart: &[Table],
 ) -> Result<Restored> {
-    let streams = surroundings.streams;
     use twinpage_core::Scheme;
     let all_pages = Pages::from_tables(store.geometry(), &context.page_tables())?;
     let mut all_pages = all_pages.into_iter();
@@ -145,22 +144,10 @@ pub fn restore(
     let process =
         Process::open(pid).map_err(|source| Error::target("cannot open the new process", source))?;
     let pairs = pairs::make(&process, context, sources.base())?;
-    kernel::open_terminal(&process, context)?;
-    let grown = tree::grow(&process, context)?;
-    if let (Some(terminal), true) = (streams.terminal(), context.tree.foreground > 0) {
-        kernel::give_terminal(&process, terminal as u64, context.tree.foreground)?;
-    }
-    terminals::give(&process, &grown.living, context)?;
+    let living = grow(&process, context, surroundings.streams)?;
     let layout = crate::layout::Layout::open(pid)
         .map_err(|source| Error::target("cannot look at the program", source))?;
-    let ended = match context.fixed.ended {
-        None => None,
-        Some(_) => {
-            let tracker = crate::program::track(&process, pid)?;
-            tree::end_first(&process)?; // its signals are forgotten as the others are filled
-            Some(tracker)
-        }
-    };
+    let ended = end_again(&process, context)?;
     let with = With {
         tree: context,
         sources: &sources,
@@ -169,21 +156,16 @@ pub fn restore(
         apart,
     };
     let mut calls = Calls::default();
-    let descendants = fill_descendants(grown.living, all_pages, &with, &mut calls)?;
+    let descendants = fill_descendants(living, all_pages, &with, &mut calls)?;
     let mut waited = loading::hindrance(&process, context, surroundings.is_told)?;
-    let filled = match ended {
-        None => fill_process(&process, context, &pages, &with, waited.is_none())?,
-        Some(tracker) => Filled {
-            tracker,
-            tids: Vec::new(),
-            loading: Loading::default(),
-        },
-    };
     let Filled {
         tracker,
         tids,
         loading,
-    } = filled;
+    } = match ended {
+        None => fill_process(&process, context, &pages, &with, waited.is_none())?,
+        Some(ended) => ended,
+    };
     if waited.is_none() && loading.is_over() {
         waited = Some("the kernel refuses to wait for its pages");
     }
@@ -192,17 +174,7 @@ pub fn restore(
     go_on_with_ids(context)?;
     let filler = filler(&process, &tracker, store, &pages);
     let (went_on, stops) = let_begin(filler, loading, waited.is_none(), &with, &mut calls)?;
-    let process = match context.fixed.main_thread_ended {
-        Some(code) => threads::end_main_thread(process, &tids, code)?,
-        None => process,
-    };
-    let tids = tids
-        .into_iter()
-        .filter(|tid| *tid == process.thread() || *tid != pid);
-    let tids = tids.collect();
-    if context.live.stopped {
-        threads::stop_all(&process)?;
-    }
+    let (process, tids) = stop_and_end(process, tids, context)?;
     let marks = AdviceInForce::new(context.fixed.marks.clone());
     let mut memory = Memory::new(layout, tracker, pages, marks, store.geometry());
     for &(start, end) in &context.live.guards {
@@ -221,6 +193,46 @@ pub fn restore(
         went_on,
         waited,
     })
+}
+
+/// Makes the processes of the tree, with the terminals that they have. Gives the descendants that live.
+fn grow(process: &Process, context: &Context, streams: &Stdio) -> Result<Vec<Process>> {
+    kernel::open_terminal(process, context)?;
+    let grown = tree::grow(process, context)?;
+    if let (Some(terminal), true) = (streams.terminal(), context.tree.foreground > 0) {
+        kernel::give_terminal(process, terminal as u64, context.tree.foreground)?;
+    }
+    terminals::give(process, &grown.living, context)?;
+    Ok(grown.living)
+}
+
+/// A first process that has ended ends again, before its descendants are filled: then its signals are forgotten.
+fn end_again(process: &Process, context: &Context) -> Result<Option<Filled>> {
+    if context.fixed.ended.is_none() {
+        return Ok(None);
+    }
+    let tracker = crate::program::track(process, process.pid())?;
+    tree::end_first(process)?;
+    Ok(Some(Filled {
+        tracker,
+        tids: Vec::new(),
+        loading: Loading::default(),
+    }))
+}
+
+/// A main thread that has ended ends again, and a program that was stopped is stopped. Gives the threads that live.
+fn stop_and_end(process: Process, tids: Vec<Tid>, context: &Context) -> Result<(Process, Vec<Tid>)> {
+    let main_thread = process.pid();
+    let process = match context.fixed.main_thread_ended {
+        Some(code) => threads::end_main_thread(process, &tids, code)?,
+        None => process,
+    };
+    if context.live.stopped {
+        threads::stop_all(&process)?;
+    }
+    let lives = |tid: &Tid| *tid == process.thread() || *tid != main_thread;
+    let tids = tids.into_iter().filter(lives).collect();
+    Ok((process, tids))
 }
 
 /// Fills the descendants that live, children before parents. Parents come first in what this gives.

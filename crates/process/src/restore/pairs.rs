@@ -7,7 +7,7 @@
 
 use super::in_process::run;
 use crate::context::Context;
-use crate::descriptors::{Descriptor, Held, What};
+use crate::descriptors::{Descriptor, DescriptorKind, Held};
 use crate::error::{Error, Result};
 use crate::pairs::{End, OPTIONS, Pairs, Queue};
 use rustix::fs::OFlags;
@@ -27,8 +27,8 @@ pub(super) fn make(process: &Process, context: &Context, base: i32) -> Result<Pa
     let mut pairs = Pairs::default();
     let all = context.fixed.descriptors.iter().zip(&context.live.held);
     let ends: Vec<(&Descriptor, &End, &Queue)> = all
-        .filter_map(|(descriptor, held)| match (&descriptor.what, held) {
-            (What::Pair(end), Held::Queue(queue)) => Some((descriptor, end, queue)),
+        .filter_map(|(descriptor, held)| match (&descriptor.kind, held) {
+            (DescriptorKind::Pair(end), Held::Queue(queue)) => Some((descriptor, end, queue)),
             _ => None,
         })
         .collect();

@@ -6,7 +6,7 @@
 
 use super::in_process::put;
 use crate::context::Context;
-use crate::descriptors::{Held, What};
+use crate::descriptors::{DescriptorKind, Held};
 use crate::error::{Error, Result};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ pub(super) fn living(context: &Context) -> HashMap<i32, i32> {
 pub(super) fn open(process: &Process, context: &Context) -> Result<()> {
     let living = living(context);
     let all = context.fixed.descriptors.iter();
-    for descriptor in all.filter(|descriptor| descriptor.what == What::Process) {
+    for descriptor in all.filter(|descriptor| descriptor.kind == DescriptorKind::Process) {
         let Some(pid) = living.get(&descriptor.shares) else {
             continue;
         };

@@ -4,7 +4,7 @@
 use super::loopback;
 use super::made_sockets::{MadeSockets, family, new, reached_from, set_options};
 use crate::context::Context;
-use crate::descriptors::{Held, What};
+use crate::descriptors::{DescriptorKind, Held};
 use crate::error::{Error, Result};
 use crate::sockets::{Address, Phase, Socket};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -26,19 +26,19 @@ pub fn make(context: &Context) -> Result<MadeSockets> {
     let all =
         || (context.fixed.descriptors.iter().zip(&context.live.held)).filter(|(one, _)| one.shares == one.fd);
     for (descriptor, _) in all() {
-        if let What::Listener { socket, backlog } = &descriptor.what {
+        if let DescriptorKind::Listener { socket, backlog } = &descriptor.kind {
             let fd = listener(socket, *backlog, &mut made.lent)?;
             made.open.insert(descriptor.fd, fd);
             made.listening.push((descriptor.fd, socket.address.into()));
         }
-        if let What::Datagrams { socket, peer } = &descriptor.what {
+        if let DescriptorKind::Datagrams { socket, peer } = &descriptor.kind {
             made.open.insert(descriptor.fd, datagrams(socket, *peer)?);
         }
     }
     loopback::make(context, &mut made)?;
     let mut resetter = None;
     for (descriptor, held) in all() {
-        if let (What::Connection(socket), Held::Connection(phase)) = (&descriptor.what, held) {
+        if let (DescriptorKind::Connection(socket), Held::Connection(phase)) = (&descriptor.kind, held) {
             let fd = connection(socket, *phase, &mut resetter).map_err(|source| {
                 Error::target(format!("cannot make socket {} again", descriptor.fd), source)
             })?;

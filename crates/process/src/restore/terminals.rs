@@ -2,7 +2,7 @@
 
 use super::kernel::give_terminal;
 use crate::context::Context;
-use crate::descriptors::What;
+use crate::descriptors::DescriptorKind;
 use crate::error::{Error, Result};
 use twinpage_os::inject;
 use twinpage_os::remote::Process;
@@ -14,7 +14,7 @@ use twinpage_os::remote::Process;
 pub(super) fn give(first: &Process, living: &[Process], context: &Context) -> Result<()> {
     let descriptors = &context.fixed.descriptors;
     for (descriptor, held) in descriptors.iter().zip(&context.live.held) {
-        let (What::Master { number }, Some(terminal)) = (&descriptor.what, held.terminal()) else {
+        let (DescriptorKind::Master { number }, Some(terminal)) = (&descriptor.kind, held.terminal()) else {
             continue;
         };
         let number = *number;
@@ -23,7 +23,7 @@ pub(super) fn give(first: &Process, living: &[Process], context: &Context) -> Re
             continue; // it is no session's
         };
         let mut others = descriptors.iter();
-        let Some(other) = others.find(|one| one.what == What::Terminal { number }) else {
+        let Some(other) = others.find(|one| one.kind == DescriptorKind::Terminal { number }) else {
             continue; // none is captured without
         };
         let take = [other.fd as u64, libc::TIOCSCTTY, 0];

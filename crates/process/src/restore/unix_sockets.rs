@@ -3,7 +3,7 @@
 use super::datagrams;
 use super::made_sockets::MadeSockets;
 use crate::context::Context;
-use crate::descriptors::What;
+use crate::descriptors::DescriptorKind;
 use crate::error::{Error, Result};
 use crate::unix_sockets::{Name, Named};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -24,8 +24,8 @@ use twinpage_os::socket;
 pub fn make(context: &Context, state: &Path, into: &mut MadeSockets) -> Result<()> {
     let all = || {
         let descriptors = context.fixed.descriptors.iter();
-        descriptors.filter_map(|descriptor| match &descriptor.what {
-            What::Unix(named) if descriptor.shares == descriptor.fd => Some((descriptor, named)),
+        descriptors.filter_map(|descriptor| match &descriptor.kind {
+            DescriptorKind::Unix(named) if descriptor.shares == descriptor.fd => Some((descriptor, named)),
             _ => None,
         })
     };

@@ -4,7 +4,7 @@ use super::context::{ChannelContext, InputContext, LineEnd, OutputContext, Stdio
 use super::error::{Error, Result};
 use super::flight::{self, Flight};
 use super::input::{Inlet, Input};
-use super::inside::{self, Inside, Made};
+use super::inside::{self, Id, Inside, Made};
 use super::log::Log;
 use super::outlet::Outlet;
 use super::output::Output;
@@ -116,55 +116,30 @@ pub(super) fn build(
     let mut ends = [None, None, None];
     let mut ids = Vec::new();
     let mut ahead = Vec::new();
-    for (n, wanted) in context.channels.iter().enumerate() {
-        let streams = context.fds.map(|fd| fd == Some(n as u8));
-        let (Made { inside, end, id }, rest) = make(wanted)?;
-        ahead.extend(rest);
-        let first = streams.iter().position(|s| *s).unwrap_or(0);
-        if !resumed && let Some(real) = &outside.fds[first] {
-            like_flags(real.as_fd(), end.as_fd())?;
+    for n in 0..context.channels.len() {
+        let opened = open_channel(n, context, &outside, &options.dir, &released, resumed)?;
+        for stream in opened.streams() {
+            let dup = opened.end.try_clone();
+            let dup = dup.map_err(|e| Error::io(format!("duplicate {stream:?}"), e))?;
+            ends[stream as usize] = Some(dup);
         }
-        for (stream, end_of) in ends.iter_mut().enumerate().filter(|(stream, _)| streams[*stream]) {
-            let dup = end
-                .try_clone()
-                .map_err(|e| Error::io(format!("duplicate {:?}", STREAMS[stream]), e))?;
-            *end_of = Some(dup);
-        }
-        ids.push((id, STREAMS[first]));
-        let (output, outlet) = match &wanted.output {
-            None => (None, None),
-            Some(context) => {
-                let real = real_output(&outside, streams)?;
-                let (output, outlet) = open_output(&options.dir, n, context, real, &released, resumed)?;
-                (Some(output), outlet)
-            }
-        };
-        let real = if wanted.terminal.is_some() {
-            real_terminal(&outside, streams)?
-        } else {
-            None
-        };
-        channels.push(Channel {
-            streams,
-            inside: Some(inside),
-            terminal: wanted.terminal.clone(),
-            real,
-            output,
-            file: outlet.as_ref().and_then(Outlet::file),
-            stuck: None,
-        });
-        lanes.push(ChannelEnd::new(outlet));
+        ids.extend(opened.streams().next().map(|first| (opened.id, first)));
+        channels.push(opened.channel);
+        lanes.push(opened.lane);
+        ahead.extend(opened.ahead);
     }
     let terminal = STREAMS
         .into_iter()
         .find(|s| context.fds[*s as usize].is_some_and(|n| context.channels[n as usize].terminal.is_some()));
     let input = open_input(&outside, &options.dir, context, ahead, &released, resumed)?;
     released.vouch(options.disk)?;
-    let resize = if channels.iter().any(|c| c.real.is_some()) {
-        Some(eventfd()?)
-    } else {
-        None
+    let resize = match channels.iter().any(|c| c.real.is_some()) {
+        true => Some(eventfd()?),
+        false => None,
     };
+    if let Some(resize) = &resize {
+        terminal::watch_size(resize.as_fd());
+    }
     let state = State {
         fds: context.fds,
         channels,
@@ -178,7 +153,26 @@ pub(super) fn build(
         ends_at_stop: None,
         trouble: None,
     };
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(share(state, released, outside.own, options)?);
+    let relay = spawn(Relay {
+        shared: Arc::clone(&shared),
+        lanes,
+        feed_full: false,
+        feed_at: None,
+        resize,
+    })?;
+    Ok(Stdio {
+        shared,
+        ends: Mutex::new(ends),
+        ids,
+        terminal,
+        relay: Mutex::new(Some(relay)),
+    })
+}
+
+/// What the relay and the rest of twinpage share.
+fn share(state: State, released: Released, own: bool, options: Options) -> Result<Shared> {
+    Ok(Shared {
         state: Mutex::new(state),
         changed: Condvar::new(),
         released,
@@ -186,29 +180,77 @@ pub(super) fn build(
         limit_bytes: options.limit_bytes.max(1),
         lifted: AtomicBool::new(false),
         disk: options.disk,
-        own: outside.own,
+        own,
         pressure: options.pressure,
         wanted: AtomicBool::new(false),
         told: AtomicBool::new(false),
         stopped: AtomicBool::new(false),
-    });
-    if let Some(resize) = &resize {
-        terminal::watch_size(resize.as_fd());
+    })
+}
+
+/// A channel that was made.
+struct Opened {
+    channel: Channel,
+    lane: ChannelEnd,
+    /// The program's end.
+    end: OwnedFd,
+    id: Id,
+    /// What was typed that it has no room for.
+    ahead: Vec<Typed>,
+}
+
+impl Opened {
+    /// The streams that it stands for.
+    fn streams(&self) -> impl Iterator<Item = Stream> + use<> {
+        let is_of = self.channel.streams;
+        STREAMS.into_iter().filter(move |stream| is_of[*stream as usize])
     }
-    let relay = Relay {
-        shared: Arc::clone(&shared),
-        lanes,
-        feed_full: false,
-        feed_at: None,
-        resize,
+}
+
+/// Makes channel `n` of `context`, with where its output goes.
+fn open_channel(
+    n: usize,
+    context: &StdioContext,
+    outside: &RealStreams,
+    dir: &Path,
+    released: &Released,
+    resumed: bool,
+) -> Result<Opened> {
+    let wanted = &context.channels[n];
+    let streams = context.fds.map(|fd| fd == Some(n as u8));
+    let (Made { inside, end, id }, ahead) = make(wanted)?;
+    let first = streams.iter().position(|s| *s).unwrap_or(0);
+    if !resumed && let Some(real) = &outside.fds[first] {
+        like_flags(real.as_fd(), end.as_fd())?;
+    }
+    let (output, outlet) = match &wanted.output {
+        None => (None, None),
+        Some(output) => {
+            let real = real_output(outside, streams)?;
+            let (output, outlet) = open_output(dir, n, output, real, released, resumed)?;
+            (Some(output), outlet)
+        }
     };
-    let relay = spawn(relay)?;
-    Ok(Stdio {
-        shared,
-        ends: Mutex::new(ends),
-        ids,
-        terminal,
-        relay: Mutex::new(Some(relay)),
+    let real = match wanted.terminal {
+        Some(_) => real_terminal(outside, streams)?,
+        None => None,
+    };
+    let channel = Channel {
+        streams,
+        inside: Some(inside),
+        terminal: wanted.terminal.clone(),
+        real,
+        output,
+        file: outlet.as_ref().and_then(Outlet::file),
+        stuck: None,
+    };
+    let lane = ChannelEnd::new(outlet);
+    Ok(Opened {
+        channel,
+        lane,
+        end,
+        id,
+        ahead,
     })
 }
 

@@ -8,7 +8,7 @@ use twinpage::inspect::inspect;
 use twinpage::{Error, Region, SchemeKind};
 use twinpage_core::Geometry;
 use twinpage_core::crash::Image;
-use twinpage_os::faulty::{Call, Faults, Faulty, How};
+use twinpage_os::faulty::{Call, Fault, Faults, Faulty};
 
 fn faulty(scheme: SchemeKind) -> (Region, Faults) {
     let (medium, faults) = Faulty::new(Image::new(8));
@@ -19,14 +19,14 @@ fn faulty(scheme: SchemeKind) -> (Region, Faults) {
 #[test]
 fn after_a_failed_flush_nothing_is_durable_and_all_can_be_saved() {
     let [folder, _] = folders();
-    for (number, how) in [How::Refused, How::HalfDone].into_iter().enumerate() {
+    for (number, fault) in [Fault::Refused, Fault::HalfDone].into_iter().enumerate() {
         let (region, faults) = faulty(SchemeKind::DualPage);
         let bytes = Bytes::of(&region);
         bytes.grow(1 << 20);
         bytes.fill(0, 1 << 20, 1);
         region.checkpoint().unwrap();
         let epoch = region.epoch();
-        faults.plan(Call::Fence, 0, how);
+        faults.plan(Call::Fence, 0, fault);
         bytes.fill(1000, 1000, 2);
         let ticket = region.ticket();
         for _ in 0..3 {
@@ -66,7 +66,7 @@ fn a_full_medium_loses_a_checkpoint_and_nothing_else() {
         bytes.fill(0, 1 << 20, 1);
         region.checkpoint().unwrap();
         let epoch = region.epoch();
-        faults.plan(Call::Grow, 0, How::NoRoom);
+        faults.plan(Call::Grow, 0, Fault::NoRoom);
         bytes.fill(0, 16 << 20, 2);
         region.update(|update| {
             // SAFETY: nothing lives there.

@@ -7,7 +7,7 @@ use twinpage::collections::Vec as List;
 use twinpage::{Error, Region, SchemeKind};
 use twinpage_core::crash::Image;
 use twinpage_core::{Flush, Geometry, Medium, Offset, Result};
-use twinpage_os::faulty::{Call, How};
+use twinpage_os::faulty::{Call, Fault};
 
 /// A device whose flushes wait until they are let go.
 #[derive(Default)]
@@ -201,7 +201,7 @@ fn a_failed_flush_poisons_and_is_told_by_its_section() {
             let (region, faults) = super::faulty(scheme);
             let count = region.shared::<u64>("count").unwrap();
             assert_eq!(add(&region, &count).unwrap(), 1);
-            faults.plan(call, 0, How::HalfDone);
+            faults.plan(call, 0, Fault::HalfDone);
             add(&region, &count).unwrap_err();
             assert!(faults.struck() > 0, "{scheme}, {call:?}");
             let later = add(&region, &count).unwrap_err().to_string();

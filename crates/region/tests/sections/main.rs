@@ -18,7 +18,7 @@ use twinpage::collections::Vec as List;
 use twinpage::{Durability, Error, Handle, Options, Region, Result, SchemeKind, Section};
 use twinpage_core::crash::Image;
 use twinpage_core::{Geometry, PageId, ProductScheme, Scheme};
-use twinpage_os::faulty::{Call, Faults, Faulty, How};
+use twinpage_os::faulty::{Call, Fault, Faults, Faulty};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -468,7 +468,7 @@ fn a_full_medium_undoes_the_section_and_nothing_else() {
         run(&region, |section| list.write(section).extend(0..1000)).unwrap();
         let before = bytes_of(&region);
         let epoch = region.epoch();
-        faults.plan(Call::Grow, 0, How::NoRoom);
+        faults.plan(Call::Grow, 0, Fault::NoRoom);
         let undone = run(&region, grow);
         assert!(matches!(undone, Err(Error::Undone(_))), "{undone:?}");
         assert!(bytes_of(&region)[..before.len()] == before && region.epoch() == epoch);

@@ -18,9 +18,9 @@ use crate::workload::turns::Outside;
 use crate::workload::vacation::Vacation;
 use std::collections::BTreeMap;
 
-/// What a program is.
+/// The kind of a program.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum What {
+pub(super) enum LoadKind {
     /// A map, and whether keys are drawn by Zipf's law.
     Map(Structure, bool),
     Swaps,
@@ -29,21 +29,24 @@ pub(super) enum What {
 }
 
 /// A program of Table 3, and its name.
-pub(super) type Load = (&'static str, What);
+pub(super) type Load = (&'static str, LoadKind);
 
 /// The microbenchmarks, as the figures order them.
 pub(super) const LOADS: [Load; 7] = [
-    ("btree-rand", What::Map(Structure::BTree, false)),
-    ("rbtree-rand", What::Map(Structure::RedBlack, false)),
-    ("hash-rand", What::Map(Structure::Hash, false)),
-    ("sps", What::Swaps),
-    ("btree-zipf", What::Map(Structure::BTree, true)),
-    ("rbtree-zipf", What::Map(Structure::RedBlack, true)),
-    ("hash-zipf", What::Map(Structure::Hash, true)),
+    ("btree-rand", LoadKind::Map(Structure::BTree, false)),
+    ("rbtree-rand", LoadKind::Map(Structure::RedBlack, false)),
+    ("hash-rand", LoadKind::Map(Structure::Hash, false)),
+    ("sps", LoadKind::Swaps),
+    ("btree-zipf", LoadKind::Map(Structure::BTree, true)),
+    ("rbtree-zipf", LoadKind::Map(Structure::RedBlack, true)),
+    ("hash-zipf", LoadKind::Map(Structure::Hash, true)),
 ];
 
 /// The real workloads (5.4), each with four clients.
-pub(super) const REAL: [Load; 2] = [("memcached", What::Memcached), ("vacation", What::Vacation)];
+pub(super) const REAL: [Load; 2] = [
+    ("memcached", LoadKind::Memcached),
+    ("vacation", LoadKind::Vacation),
+];
 
 /// The program, of the size of the study.
 fn make((_, what): Load, study: &Study, threads: usize, other: Other, seed: u64) -> Box<dyn Workload> {
@@ -57,14 +60,14 @@ fn make((_, what): Load, study: &Study, threads: usize, other: Other, seed: u64)
         _ => [Outside::Behind(outside), Outside::Within(outside)],
     };
     match what {
-        What::Swaps => Box::new(Swaps::new(study.elements, threads, seed)),
-        What::Memcached if other == Other::Shared => {
+        LoadKind::Swaps => Box::new(Swaps::new(study.elements, threads, seed)),
+        LoadKind::Memcached if other == Other::Shared => {
             Box::new(Memcached::new(study.items, threads, of_memcached, 0, seed))
         }
-        What::Vacation if other == Other::Shared => {
+        LoadKind::Vacation if other == Other::Shared => {
             Box::new(Vacation::new(study.tuples, threads, of_vacation, 0, seed))
         }
-        What::Memcached => Box::new(Apart::new(threads, |thread, at| {
+        LoadKind::Memcached => Box::new(Apart::new(threads, |thread, at| {
             Memcached::new(
                 study.items / threads as u64,
                 1,
@@ -73,7 +76,7 @@ fn make((_, what): Load, study: &Study, threads: usize, other: Other, seed: u64)
                 seed + thread as u64,
             )
         })),
-        What::Vacation => Box::new(Apart::new(threads, |thread, at| {
+        LoadKind::Vacation => Box::new(Apart::new(threads, |thread, at| {
             Vacation::new(
                 study.tuples / threads as u64,
                 1,
@@ -82,7 +85,7 @@ fn make((_, what): Load, study: &Study, threads: usize, other: Other, seed: u64)
                 seed + thread as u64,
             )
         })),
-        What::Map(structure, zipf) => {
+        LoadKind::Map(structure, zipf) => {
             let program = Program {
                 structure,
                 node_bytes: match other {
@@ -154,7 +157,7 @@ pub(super) struct Key {
 impl Key {
     pub(super) fn new(load: Load, design: Name, threads: usize, other: Other) -> Key {
         let other = match (load.1, other) {
-            (What::Map(Structure::BTree, _), other) => other,
+            (LoadKind::Map(Structure::BTree, _), other) => other,
             // All others have no such nodes.
             (_, Other::Nodes(_)) => Other::Nothing,
             (_, other) => other,
