@@ -7,6 +7,9 @@ use crate::support::program::{PROGRAMS, Program};
 use crate::support::say;
 use crate::support::tree::{Tree, bytes_difference, difference, snapshot};
 
+/// So many programs run at once.
+const AT_ONCE: usize = 4;
+
 fn run_alone(line: &[String]) -> (Output, Tree) {
     let dir = tempfile::tempdir().expect("a scratch directory");
     let mut command = Command::new(&line[0]);
@@ -61,14 +64,20 @@ fn same_each_time(program: &Program, rounds: u32, times: usize) {
 #[test]
 fn programs_print_the_same_every_time() {
     let times = either(2, 10);
-    for program in PROGRAMS {
+    let same = |program: &Program| {
         let rounds = if is_long() {
             program.rounds
         } else {
             program.rounds.div_ceil(8)
         };
         same_each_time(program, rounds, times);
-    }
+    };
+    // In a campaign each takes minutes.
+    std::thread::scope(|scope| {
+        for part in PROGRAMS.chunks(PROGRAMS.len().div_ceil(AT_ONCE)) {
+            scope.spawn(move || part.iter().for_each(same));
+        }
+    });
     say(&format!(
         "{} programs print the same {times} times",
         PROGRAMS.len()
