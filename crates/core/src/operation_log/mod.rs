@@ -41,6 +41,7 @@ use crate::error::{Error, Result};
 use crate::medium::{Cause, Medium, Path};
 use crate::poison::Poison;
 use record::{Raw, RawHeader, WITHDRAWN, call_seed, definition_seed, seed_of};
+use std::collections::HashMap;
 use zerocopy::IntoBytes;
 
 /// Where the definitions begin, after the header.
@@ -62,7 +63,7 @@ pub struct Log<M> {
     start: u64,
     /// Bytes before it are durable.
     end: u64,
-    definitions: Vec<String>,
+    definitions: HashMap<String, u16>,
     /// Where the next definition goes.
     next_definition: u64,
     poison: Poison,
@@ -97,7 +98,7 @@ impl<M: Medium> Log<M> {
             ring,
             start,
             end: start,
-            definitions: Vec::new(),
+            definitions: HashMap::new(),
             next_definition: DEFINITIONS_AT,
             poison,
         })
@@ -117,7 +118,7 @@ impl<M: Medium> Log<M> {
             ring: found.ring,
             start,
             end: found.end,
-            definitions: found.definitions.clone(),
+            definitions: found.definitions.iter().cloned().zip(0..).collect(),
             next_definition: found.next_definition,
             poison,
         };
@@ -140,8 +141,8 @@ impl<M: Medium> Log<M> {
     /// # Errors
     /// [`Error::Invalid`] when it has no number for one more; those of the medium.
     pub fn define(&mut self, text: &str) -> Result<u16> {
-        if let Some(at) = self.definitions.iter().position(|known| known == text) {
-            return Ok(at as u16);
+        if let Some(&number) = self.definitions.get(text) {
+            return Ok(number);
         }
         self.poison.check()?;
         let number = self.definitions.len();
@@ -159,8 +160,8 @@ impl<M: Medium> Log<M> {
         let bytes = Raw::definition(number as u16, text, definition_seed(seed_of(self.id), at));
         self.medium.grow((at + length).next_multiple_of(RING_AT))?;
         self.store(at, &bytes).and_then(|()| self.fence())?;
-        self.definitions.push(text.to_owned());
         self.next_definition = at + length;
+        self.definitions.insert(text.to_owned(), number as u16);
         Ok(number as u16)
     }
 

@@ -8,7 +8,7 @@ use super::function::Function;
 use super::host::Hosted;
 use super::life::freed;
 use crate::error::Error;
-use crate::lock::read;
+use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
 pub(super) type Locked = RwLock<Box<dyn Hosted>>;
@@ -39,6 +39,8 @@ impl Freed {
 #[derive(Default)]
 pub(super) struct Hosts {
     by_number: Vec<Option<Slot>>,
+    /// The numbers of those that are open.
+    by_name: HashMap<String, u16>,
 }
 
 impl Hosts {
@@ -58,16 +60,13 @@ impl Hosts {
     }
 
     pub(super) fn named(&self, name: &str) -> Option<&Locked> {
-        self.all().find(|host| read(host).name() == name)
+        self.numbered(name).map(|(_, host)| host)
     }
 
     /// The object of that name with its number.
     pub(super) fn numbered(&self, name: &str) -> Option<(u16, &Locked)> {
-        let mut all = (0..=u16::MAX).zip(&self.by_number);
-        all.find_map(|(number, slot)| match slot {
-            Some(Slot::Open(host)) if read(host).name() == name => Some((number, host)),
-            _ => None,
-        })
+        let number = *self.by_name.get(name)?;
+        self.get(number).map(|host| (number, host))
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Locked> {
@@ -78,6 +77,7 @@ impl Hosts {
     }
 
     pub(super) fn add(&mut self, number: u16, host: Box<dyn Hosted>) {
+        self.by_name.insert(host.name().to_owned(), number);
         let number = usize::from(number);
         if self.by_number.len() <= number {
             self.by_number.resize_with(number + 1, || None);
@@ -87,14 +87,14 @@ impl Hosts {
 
     /// Takes out the object of that name, if it is open, to be freed.
     pub(super) fn take(&mut self, name: &str) -> Option<Box<dyn Hosted>> {
-        let is_it = |slot: &Option<Slot>| matches!(slot, Some(Slot::Open(host)) if read(host).name() == name);
-        let slot = self.by_number.iter_mut().find(|slot| is_it(slot))?;
+        let (name, number) = self.by_name.remove_entry(name)?;
+        let slot = self.by_number.get_mut(usize::from(number))?;
         let Some(Slot::Open(host)) = slot.take() else {
             return None;
         };
         let host = host.into_inner().unwrap_or_else(PoisonError::into_inner);
         *slot = Some(Slot::Freed(Freed {
-            name: name.to_owned(),
+            name,
             functions: host.functions(),
         }));
         Some(host)
