@@ -66,7 +66,7 @@ pub struct Cost {
     pub took: Duration,
 }
 
-/// What the interval comes from.
+/// The reason for an interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
@@ -132,7 +132,7 @@ impl Controller {
         }
     }
 
-    /// The time from one regular checkpoint to the next, and what it comes from.
+    /// The time from one regular checkpoint to the next, and the reason for it.
     #[must_use]
     pub fn interval(&self) -> (Duration, Reason) {
         let limits = match self.every {
@@ -334,7 +334,7 @@ fn percent(share: f64) -> String {
 pub struct Chosen {
     /// Microseconds from one regular checkpoint to the next.
     pub every_us: u64,
-    /// What that comes from.
+    /// The reason for that interval.
     pub why: Reason,
     /// How long the program has run, in all its lives, in seconds.
     pub run_s: f64,

@@ -205,8 +205,8 @@ impl Options {
         Ok(())
     }
 
-    /// Looks at what was found before anything is made of it: at all of it where that is asked for, else at the heap's
-    /// header, which every use begins with.
+    /// Verifies the data on the medium before it is used: all of it with `checked`. The page of the heap's header is
+    /// always read, because every use begins with it.
     fn verify(&self, store: &dyn Store, found: Option<&Superblock>) -> Result<()> {
         let Some(superblock) = found else {
             return Ok(());
@@ -220,7 +220,7 @@ impl Options {
         Ok(())
     }
 
-    /// The addresses that the region lives at, as large as it is.
+    /// Reserves the region's addresses, and makes as many usable as it has bytes.
     fn window(&self, found: Option<&Superblock>, geometry: Geometry) -> Result<Window> {
         let base = found.map(|found| found.base as usize);
         let window = Window::reserve(base.or(self.base))?;
@@ -232,7 +232,8 @@ impl Options {
         Ok(window)
     }
 
-    /// A region's memory as its last checkpoint has it, and what makes the next one. Short of memory it makes a `wish`.
+    /// Makes the shared state of a region from its last checkpoint. The pager asks for an early checkpoint through `wish`
+    /// when memory is short.
     fn begin_inner<S: Idle + Send + 'static>(
         &self,
         scheme: S,

@@ -64,17 +64,50 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The parts. One may be named, or several by how they begin.
-const PARTS: [&str; 5] = ["dax", "dax-program", "disk", "disk-program", "failures"];
+/// The drives of the emulated machine.
+struct Drives {
+    memory: Drive,
+    disk: Disk,
+}
 
-/// All parts, or those that are asked for. A name that is of none is an error, not a run of nothing.
-fn asked_for() -> Vec<&'static str> {
+impl Drives {
+    fn disk(&self) -> Drive {
+        Drive::Disk(self.disk.clone())
+    }
+}
+
+/// A part of the campaign, with its name.
+type Part = (&'static str, fn(&mut Power, &Drives));
+
+const PARTS: [Part; 5] = [
+    ("dax", |power, drives| {
+        power.cut_often("persistent memory", &drives.memory, [Job::Write, Job::Look]);
+        let arrays = [Job::Arrays, Job::LookAtArrays];
+        power.cut_often("arrays on persistent memory", &drives.memory, arrays);
+    }),
+    ("dax-program", |power, drives| {
+        power.cut_a_program("a program on persistent memory", &drives.memory)
+    }),
+    ("disk", |power, drives| {
+        power.cut_often("a disk", &drives.disk(), [Job::Write, Job::Look]);
+        let arrays = [Job::Arrays, Job::LookAtArrays];
+        power.cut_often("arrays on a disk", &drives.disk(), arrays);
+    }),
+    ("disk-program", |power, drives| {
+        power.cut_a_program("a program on a disk", &drives.disk())
+    }),
+    ("failures", |power, drives| power.fail_often(&drives.disk)),
+];
+
+/// The parts whose names begin with the argument; all without one. An unknown name is an error.
+fn asked_for() -> Vec<Part> {
     let asked = std::env::args().nth(1).unwrap_or_default();
-    let parts: Vec<_> = PARTS
+    let parts: Vec<Part> = PARTS
         .into_iter()
-        .filter(|part| part.starts_with(&asked))
+        .filter(|(name, _)| name.starts_with(&asked))
         .collect();
-    assert!(!parts.is_empty(), "{asked:?} is none of {PARTS:?}");
+    let names = PARTS.map(|(name, _)| name);
+    assert!(!parts.is_empty(), "{asked:?} is none of {names:?}");
     parts
 }
 
@@ -90,24 +123,13 @@ impl Power {
         let memory = folder.path().join("memory");
         let file = std::fs::File::create(&memory).expect("a file for the persistent memory");
         file.set_len(DRIVE_BYTES).expect("room for the persistent memory");
-        let memory = Drive::Memory(memory);
         let disk = Disk::start(folder.path().join("disk"), DRIVE_BYTES).expect("a disk");
-        let drive = Drive::Disk(disk.clone());
-        for part in asked_for() {
-            match part {
-                "dax" => {
-                    self.cut_often("persistent memory", &memory, [Job::Write, Job::Look]);
-                    let arrays = [Job::Arrays, Job::LookAtArrays];
-                    self.cut_often("arrays on persistent memory", &memory, arrays);
-                }
-                "dax-program" => self.cut_a_program("a program on persistent memory", &memory),
-                "disk" => {
-                    self.cut_often("a disk", &drive, [Job::Write, Job::Look]);
-                    self.cut_often("arrays on a disk", &drive, [Job::Arrays, Job::LookAtArrays]);
-                }
-                "disk-program" => self.cut_a_program("a program on a disk", &drive),
-                _ => self.fail_often(&disk),
-            }
+        let drives = Drives {
+            memory: Drive::Memory(memory),
+            disk,
+        };
+        for (_, run) in asked_for() {
+            run(&mut self, &drives);
         }
     }
 

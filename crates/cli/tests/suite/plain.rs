@@ -1,13 +1,13 @@
 //! The test programs alone: a program that does not print the same twice cannot be an oracle.
 
 use std::process::{Command, Output, Stdio};
-use twinpage_campaign::{either, is_long};
+use twinpage_campaign::either;
 
 use crate::support::program::{PROGRAMS, Program};
 use crate::support::say;
 use crate::support::tree::{Tree, bytes_difference, difference, snapshot};
 
-/// So many programs run at once.
+/// The number of programs that run at once.
 const AT_ONCE: usize = 4;
 
 fn run_alone(line: &[String]) -> (Output, Tree) {
@@ -65,14 +65,8 @@ fn same_each_time(program: &Program, rounds: u32, times: usize) {
 fn programs_print_the_same_every_time() {
     let times = either(2, 10);
     let same = |program: &Program| {
-        let rounds = if is_long() {
-            program.rounds
-        } else {
-            program.rounds.div_ceil(8)
-        };
-        same_each_time(program, rounds, times);
+        same_each_time(program, either(program.rounds.div_ceil(8), program.rounds), times);
     };
-    // In a campaign each takes minutes.
     std::thread::scope(|scope| {
         for part in PROGRAMS.chunks(PROGRAMS.len().div_ceil(AT_ONCE)) {
             scope.spawn(move || part.iter().for_each(same));

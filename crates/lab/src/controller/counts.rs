@@ -5,7 +5,7 @@
 
 use twinpage_core::medium::Cause;
 
-/// What NVM lines are written for.
+/// The purpose of writing a line to NVM.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {

@@ -55,7 +55,7 @@ pub enum Decision {
     Fail {
         /// The error the program sees.
         errno: i32,
-        /// What the user hears of it.
+        /// The message to the user.
         message: Message,
     },
 }

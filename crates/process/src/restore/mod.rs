@@ -144,7 +144,7 @@ pub fn restore(
     let process =
         Process::open(pid).map_err(|source| Error::target("cannot open the new process", source))?;
     let pairs = pairs::make(&process, context, sources.base())?;
-    let living = grow(&process, context, surroundings.streams)?;
+    let living = make_tree(&process, context, surroundings.streams)?;
     let layout = crate::layout::Layout::open(pid)
         .map_err(|source| Error::target("cannot look at the program", source))?;
     let ended = end_again(&process, context)?;
@@ -195,18 +195,18 @@ pub fn restore(
     })
 }
 
-/// Makes the processes of the tree, with the terminals that they have. Gives the descendants that live.
-fn grow(process: &Process, context: &Context, streams: &Stdio) -> Result<Vec<Process>> {
+/// Makes the processes of the tree, with their terminals. Returns the descendants that live.
+fn make_tree(process: &Process, context: &Context, streams: &Stdio) -> Result<Vec<Process>> {
     kernel::open_terminal(process, context)?;
-    let grown = tree::grow(process, context)?;
+    let living = tree::grow(process, context)?;
     if let (Some(terminal), true) = (streams.terminal(), context.tree.foreground > 0) {
         kernel::give_terminal(process, terminal as u64, context.tree.foreground)?;
     }
-    terminals::give(process, &grown.living, context)?;
-    Ok(grown.living)
+    terminals::give(process, &living, context)?;
+    Ok(living)
 }
 
-/// A first process that has ended ends again, before its descendants are filled: then its signals are forgotten.
+/// Ends the first process again if it had ended. Its descendants are filled later, which drops its signals.
 fn end_again(process: &Process, context: &Context) -> Result<Option<Filled>> {
     if context.fixed.ended.is_none() {
         return Ok(None);
@@ -220,7 +220,7 @@ fn end_again(process: &Process, context: &Context) -> Result<Option<Filled>> {
     }))
 }
 
-/// A main thread that has ended ends again, and a program that was stopped is stopped. Gives the threads that live.
+/// Ends the main thread again if it had ended, and stops the program if it was stopped. Returns the living threads.
 fn stop_and_end(process: Process, tids: Vec<Tid>, context: &Context) -> Result<(Process, Vec<Tid>)> {
     let main_thread = process.pid();
     let process = match context.fixed.main_thread_ended {

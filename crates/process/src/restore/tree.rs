@@ -19,14 +19,9 @@ use twinpage_os::trace::{self, Status, Tid};
 /// Where injected code looks for a set of signals and a time.
 const SIGNALS: u64 = ROOM + 256;
 
-/// The processes that were made, but the first.
-pub(super) struct Grown {
-    /// Those that live, in the order of their making: parents before children.
-    pub(super) living: Vec<Process>,
-}
-
-/// Makes all processes of `context` from the first one, which is stopped, and still a copy of this one.
-pub(super) fn grow(first: &Process, context: &Context) -> Result<Grown> {
+/// Makes all processes of `context` from the first one, which is stopped, and still a copy of this one. Returns the
+/// descendants that live in the order of their making: parents before children.
+pub(super) fn grow(first: &Process, context: &Context) -> Result<Vec<Process>> {
     let members = &context.tree.members;
     let mut growing = Growing::new(first, context);
     let mut left: Vec<&Member> = members.iter().collect();
@@ -55,7 +50,7 @@ pub(super) fn grow(first: &Process, context: &Context) -> Result<Grown> {
         let process = growing.made.remove(&pid);
         living.extend(process.filter(|_| members.iter().any(|member| member.pid == pid && member.lives())));
     }
-    Ok(Grown { living })
+    Ok(living)
 }
 
 /// The first process had ended: it ends again once it has made the others, before these are what they were.

@@ -170,7 +170,7 @@ pub(super) fn build(
     })
 }
 
-/// What the relay and the rest of twinpage share.
+/// The state shared by the relay and the rest of twinpage.
 fn share(state: State, released: Released, own: bool, options: Options) -> Result<Shared> {
     Ok(Shared {
         state: Mutex::new(state),
@@ -188,14 +188,14 @@ fn share(state: State, released: Released, own: bool, options: Options) -> Resul
     })
 }
 
-/// A channel that was made.
+/// A new channel, with both of its ends.
 struct Opened {
     channel: Channel,
     lane: ChannelEnd,
     /// The program's end.
     end: OwnedFd,
     id: Id,
-    /// What was typed that it has no room for.
+    /// Typed input that did not fit.
     ahead: Vec<Typed>,
 }
 

@@ -49,7 +49,7 @@ pub(super) const REAL: [Load; 2] = [
 ];
 
 /// The program, of the size of the study.
-fn make((_, what): Load, study: &Study, threads: usize, other: Other, seed: u64) -> Box<dyn Workload> {
+fn make((_, kind): Load, study: &Study, threads: usize, other: Other, seed: u64) -> Box<dyn Workload> {
     let outside = match other {
         Other::Outside(instructions) => instructions,
         _ => study.outside,
@@ -59,7 +59,7 @@ fn make((_, what): Load, study: &Study, threads: usize, other: Other, seed: u64)
         Other::Moved => [Outside::Within(outside), Outside::Behind(outside)],
         _ => [Outside::Behind(outside), Outside::Within(outside)],
     };
-    match what {
+    match kind {
         LoadKind::Swaps => Box::new(Swaps::new(study.elements, threads, seed)),
         LoadKind::Memcached if other == Other::Shared => {
             Box::new(Memcached::new(study.items, threads, of_memcached, 0, seed))
