@@ -295,6 +295,20 @@ impl Tracker {
         )
     }
 
+    /// The same, without pages of zeros that were only read: those are left as they are.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn take_content(&self, range: Range<u64>, into: &mut Vec<Region>) -> io::Result<()> {
+        let query = Query {
+            flags: PM_SCAN_WP_MATCHING,
+            inverted: ZERO,
+            mask: WP_ALLOWED | WRITTEN | ZERO,
+            ..WRITTEN_NOW
+        };
+        self.scan(range, into, query)
+    }
+
     /// Protects `range` again without a look: its next write is told.
     ///
     /// # Errors

@@ -9,8 +9,10 @@
 //! * In a chunk with hot pages nothing is protected by the scan: hot pages are captured and compared
 //!   each time, the few cold ones written are protected one by one. In every other chunk one scan
 //!   takes and protects.
+//! * Where the last stop had many cold pages, they are protected and copied before the next one ([`precopy`]).
 
 mod inherited;
+mod precopy;
 
 use crate::advice::{Advice, AdviceInForce};
 use crate::copies::Copies;
@@ -21,6 +23,7 @@ use crate::objects::{self, Objects};
 use crate::pages::{CHUNK_BYTES, Pages, page_index};
 use crate::scan::{Cut, Walks};
 pub use inherited::Maker;
+pub use precopy::Precopied;
 use std::ops::Range;
 use twinpage_core::{Capture, Geometry, Piece};
 use twinpage_os::copier;
@@ -46,6 +49,14 @@ pub struct Memory {
     gone: Vec<Range<u64>>,
     /// Pieces of an epoch that failed: captured again whatever the tracker says.
     owed: Vec<Piece>,
+    /// Copies made before the stop.
+    early: precopy::Copies,
+    /// Mappings that were tracked before it.
+    tracked_early: Vec<precopy::Tracked>,
+    /// Pages of the last capture that were not hot.
+    cold: u64,
+    /// Pages in memory at the last look before a stop.
+    resident: u64,
     regions: Vec<Region>,
     walks: Walks,
     found: Vec<Found>,
@@ -71,8 +82,10 @@ pub struct Parts {
     pub scan_us: f64,
     /// Copying them.
     pub copy_us: f64,
-    /// Pages copied.
+    /// Pages captured.
     pub pages: u64,
+    /// Those of them that were copied before the stop.
+    pub early_pages: u64,
 }
 
 impl Memory {
@@ -96,6 +109,10 @@ impl Memory {
             marked: false,
             gone: Vec::new(),
             owed: Vec::new(),
+            early: precopy::Copies::default(),
+            tracked_early: Vec::new(),
+            cold: 0,
+            resident: 0,
             regions: Vec::new(),
             walks: Walks::default(),
             found: Vec::new(),
@@ -214,7 +231,7 @@ impl Memory {
     /// Whether it must.
     #[must_use]
     pub fn owes(&self) -> bool {
-        !self.owed.is_empty()
+        !self.owed.is_empty() || !self.early.is_empty()
     }
 
     /// The pages that may have been written since the last capture. Nothing is protected again, and the program
@@ -243,6 +260,8 @@ impl Memory {
         self.tracker = tracker;
         self.dropped.clear();
         self.truncated.clear();
+        self.early = precopy::Copies::default();
+        self.tracked_early.clear();
         self.copies = Copies::default(); // helpers still had the old memory
     }
 
@@ -288,7 +307,8 @@ impl Memory {
         parts.layout_us = micros(after_layout);
         parts.scan_us = micros(after_scan - after_layout);
         parts.copy_us = micros(clock.elapsed() - after_scan);
-        parts.pages = into.pieces.len() as u64;
+        parts.early_pages = self.early.count();
+        parts.pages = into.pieces.len() as u64 + parts.early_pages;
         Ok(changed)
     }
 
@@ -305,8 +325,11 @@ impl Memory {
         scanned.map_err(|source| Error::target("cannot look for new mappings", source))?;
         let fresh = (self.layout.mappings().iter())
             .filter(|mapping| mapping.kind.is_tracked())
-            .filter(|mapping| overlaps(&self.regions, mapping));
-        let mut tracked = false;
+            .filter(|mapping| {
+                let mut early = self.tracked_early.iter();
+                overlaps(&self.regions, mapping) || early.any(|early| early.is_doubtful(mapping))
+            });
+        let mut tracked = !self.tracked_early.is_empty();
         for mapping in fresh {
             let range = mapping.range();
             self.gone.retain(|taken| *taken != range);
@@ -322,6 +345,7 @@ impl Memory {
             }
             tracked = true;
         }
+        self.tracked_early.clear();
         Ok(changed || tracked || std::mem::take(&mut self.marked))
     }
 
@@ -404,6 +428,10 @@ impl Memory {
         walked.map_err(|source| Error::target("cannot ask which pages were written", source))?;
         self.sort_out(&walks, into)?;
         self.walks = walks;
+        self.settle_copies(into);
+        self.cold = self.early.count();
+        let cold = self.found.iter().filter(|found| !found.hot);
+        self.cold += cold.map(|found| found.pages).sum::<u64>();
         self.add_owed(objects);
         Ok(())
     }
@@ -483,10 +511,7 @@ impl Memory {
             for address in (at..end).step_by(PAGE as usize) {
                 let index = page_index(address);
                 let was_hot = chunk.is_hot(index);
-                let was_left = chunk.leave_writable(index, false);
-                if !was_hot && !was_left {
-                    chunk.warm(index); // others are judged by comparing
-                }
+                let was_left = chunk.find_written(index);
                 let hot = was_left || hot_range && was_hot;
                 let stays = hot_range && chunk.is_hot(index);
                 chunk.leave_writable(index, stays);

@@ -169,8 +169,18 @@ impl Chunk {
         was
     }
 
-    /// The page was found written.
-    pub fn warm(&mut self, index: usize) {
+    /// The page was found written: it grows warm, and is not left writable any more. True when it was, so that it must be
+    /// compared. A page that was hot or left writable is judged by comparing it.
+    pub fn find_written(&mut self, index: usize) -> bool {
+        let was_hot = self.is_hot(index);
+        let was_left = self.leave_writable(index, false);
+        if !was_hot && !was_left {
+            self.warm(index);
+        }
+        was_left
+    }
+
+    fn warm(&mut self, index: usize) {
         let heat = &mut self.heat[index];
         self.hot += u16::from(*heat == HOT - 1);
         *heat = (*heat + 1).min(HOTTEST);

@@ -53,6 +53,8 @@ pub struct Summary {
     pub stop_parts_us: Parts,
     /// Pages captured.
     pub pages: u64,
+    /// Those of them that were copied before a stop, while the program ran.
+    pub early_pages: u64,
     /// Descriptors looked at because a call may have changed them.
     pub descriptors: u64,
     /// Lines that had changed.
@@ -110,6 +112,9 @@ pub struct Statistics {
     pub restores: Histogram,
     /// Pages captured.
     pub pages: u64,
+    /// Those of them that were copied before a stop. Of this session alone: not in the file.
+    #[serde(skip)]
+    pub early_pages: u64,
     /// Lines that had changed.
     pub lines: u64,
     /// Bytes in them, and in the changed lines of registers and kernel state.
@@ -135,6 +140,7 @@ impl Statistics {
             histogram.add(part_us);
         }
         self.pages += stop.pages;
+        self.early_pages += stop.early_pages;
         self.descriptors += stop.descriptors;
     }
 
@@ -155,6 +161,7 @@ impl Statistics {
         }
         self.restores.merge(&other.restores);
         self.pages += other.pages;
+        self.early_pages += other.early_pages;
         self.descriptors += other.descriptors;
         self.lines += other.lines;
         self.changed_bytes += other.changed_bytes;
@@ -170,6 +177,7 @@ impl Statistics {
             parts: std::array::from_fn(|part| self.parts[part].since(&earlier.parts[part])),
             restores: self.restores.since(&earlier.restores),
             pages: self.pages - earlier.pages,
+            early_pages: self.early_pages - earlier.early_pages,
             descriptors: self.descriptors - earlier.descriptors,
             lines: self.lines - earlier.lines,
             changed_bytes: self.changed_bytes - earlier.changed_bytes,
@@ -202,6 +210,7 @@ impl Statistics {
                 state,
             },
             pages: self.pages,
+            early_pages: self.early_pages,
             descriptors: self.descriptors,
             lines: self.lines,
             changed_bytes: self.changed_bytes,

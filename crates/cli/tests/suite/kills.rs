@@ -90,6 +90,21 @@ fn survives_in(
     ));
 }
 
+/// What a program comes to that is not killed, with checkpoints in memory.
+fn statistics_of(line: &[String]) -> serde_json::Value {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let stats = scratch.path().join("stats");
+    let mut command = twinpage();
+    command.args(["run", "--every", "16ms", "--durability", "memory", "--stats"]);
+    command
+        .arg(&stats)
+        .arg("--state")
+        .arg(scratch.path().join("state"));
+    let out = command.arg("--").args(line).output().expect("twinpage starts");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&fs::read(stats).expect("statistics")).expect("JSON")
+}
+
 #[test]
 fn c_with_eight_threads() {
     survives("c_threads.c");
@@ -152,6 +167,21 @@ fn c_with_mappings_moved_at_random() {
     for every in ["16ms", "3ms"] {
         survives_as(program.file, &line, &["--every", every], seed);
     }
+}
+
+/// Most of its pages are copied before a stop, and many of them taken away between the two.
+#[test]
+fn c_whose_pages_are_copied_before_a_stop() {
+    for every in ["20ms", "5ms"] {
+        survives_with("c_precopy.c", &["--every", every]);
+    }
+    let stats = statistics_of(&named("c_precopy.c").command(10).expect("a compiler"));
+    let [pages, early] = ["pages", "early_pages"].map(|name| stats[name].as_u64().expect("a number"));
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    assert!(
+        processors == 1 || early > pages / 4,
+        "{early} of {pages} pages were copied early"
+    );
 }
 
 #[test]
@@ -290,19 +320,7 @@ fn c_with_system_v_memory() {
 #[test]
 fn c_with_memory_that_children_inherit() {
     survives("c_inherits.c");
-    let scratch = tempfile::tempdir().expect("a scratch directory");
-    let stats = scratch.path().join("stats");
-    let line = named("c_inherits.c").command(60).expect("a compiler");
-    let mut command = twinpage();
-    command.args(["run", "--every", "16ms", "--durability", "memory", "--stats"]);
-    command
-        .arg(&stats)
-        .arg("--state")
-        .arg(scratch.path().join("state"));
-    let out = command.arg("--").args(line).output().expect("twinpage starts");
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let stats = fs::read(stats).expect("statistics");
-    let stats: serde_json::Value = serde_json::from_slice(&stats).expect("JSON");
+    let stats = statistics_of(&named("c_inherits.c").command(60).expect("a compiler"));
     let pages = stats["pages"].as_u64().expect("a number");
     // 40 processes of 1024 pages, of which each writes 7 in some 200 rounds at most.
     assert!(pages < 20 * 1024, "{pages} pages were captured");

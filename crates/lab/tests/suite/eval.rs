@@ -2,6 +2,7 @@
 
 use crate::record::ready;
 use std::process::{Command, Stdio};
+use twinpage_campaign::is_long;
 use twinpage_lab::eval::{ARTIFACTS, Document, Evaluation, Paper, Request, Verdict, do_only, evaluate};
 use twinpage_lab::provenance::Provenance;
 use twinpage_lab::schemes::SchemeName;
@@ -263,12 +264,17 @@ fn ratios_have_intervals_and_ranges() {
     assert!(evaluation.figure("fig7a").unwrap().starts_with("<svg"));
     assert_eq!(evaluation.machine["name"], "twins");
 
-    // With epochs enough every ratio has its interval, in all artifacts.
-    request.artifacts = ["sensitivity", "fig8a", "fig8b"].map(String::from).to_vec();
+    // With epochs enough every ratio has its interval, in all artifacts. Of those that vary, one takes most of the time.
+    let varied = if is_long() {
+        &["sensitivity", "fig8a", "fig8b"][..]
+    } else {
+        &["fig8a", "fig8b"]
+    };
+    request.artifacts = varied.iter().map(|&name| name.into()).collect();
     request.instructions = Some(1_500_000);
     request.sweep = vec!["echo".into()];
     let evaluation = on_threads(2, &request);
-    assert!(evaluation.rows.len() > 100);
+    assert!(evaluation.rows.len() > if is_long() { 100 } else { 20 });
     for row in &evaluation.rows {
         assert!(row.plus_minus.is_some_and(|width| width >= 0.0), "{row:?}");
     }

@@ -1,5 +1,6 @@
 //! What a checkpoint holds of a program, read while nothing moves.
 //!
+//! * Where much was written, most of it is copied before ([`crate::memory`], pre-copy).
 //! * A capture stops every thread, reads what changed, and lets them go on; encoding the context and
 //!   everything that writes comes after.
 //! * The threads go on also when something cannot be read. What cannot be captured is found before anything
@@ -18,14 +19,18 @@ use crate::error::{Error, Result};
 use crate::files::{EpochFiles, OpenFile};
 use crate::interrupted::Unfinished;
 use crate::kernel::{Dirty, Running};
-use crate::memory::{Memory, Parts};
+use crate::memory::{Memory, Parts, Precopied};
 use crate::stdio::StdioContext;
 use crate::threads::{self, Pending, ThreadRegisters};
+use std::any::Any;
 use std::collections::HashSet;
 use std::time::Instant;
 use twinpage_core::{Capture, Outcome, Piece, Source};
 use twinpage_os::remote;
 use twinpage_os::trace::Tid;
+
+/// So many buffers for copies are kept from one checkpoint to the next.
+const SPARE_BUFFERS: usize = 4;
 
 /// Microseconds the parts of a stop took.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
@@ -44,6 +49,10 @@ pub struct Stop {
     pub state_us: f64,
     /// Pages captured.
     pub pages: u64,
+    /// Those of them that were copied before the stop.
+    pub early_pages: u64,
+    /// How long copying before it took, while the program ran. Not part of it.
+    pub early_us: f64,
     /// Descriptors looked at.
     pub descriptors: u64,
 }
@@ -117,7 +126,7 @@ impl Program {
             self.follow_executable()?;
         }
         (stop.layout_us, stop.scan_us, stop.copy_us) = (parts.layout_us, parts.scan_us, parts.copy_us);
-        stop.pages = parts.pages;
+        (stop.pages, stop.early_pages) = (parts.pages, parts.early_pages);
         Ok(())
     }
 
@@ -366,14 +375,26 @@ impl Source for Program {
     type Error = Error;
 
     fn capture(&mut self, into: &mut Capture) -> Result<()> {
-        let captured = self.capture_stopped(into);
-        if captured.is_err() {
-            self.owe_files(into);
+        let begun = Instant::now();
+        self.precopy(into);
+        let mut stop = Stop {
+            early_us: micros(begun),
+            ..Stop::default()
+        };
+        let captured = self.capture_stopped(into, &mut stop);
+        match captured {
+            Ok(()) => into.later = self.copies().into_later(),
+            Err(_) => {
+                self.owe_files(into);
+                let lost: Vec<Piece> = self.memories().flat_map(Memory::lose_copies).collect();
+                self.owe(&lost);
+            }
         }
         captured
     }
 
     fn settled(&mut self, capture: &mut Capture, outcome: Outcome<'_>) {
+        self.settle_copies(capture, matches!(outcome, Outcome::Lost(_)));
         match outcome {
             Outcome::Durable { changed, .. } => {
                 self.held = self.held.map(|_| true);
@@ -393,16 +414,51 @@ impl Source for Program {
 }
 
 impl Program {
+    /// The memories of all processes that are followed.
+    fn memories(&mut self) -> impl Iterator<Item = &mut Memory> {
+        std::iter::once(&mut self.memory).chain(self.members.memories())
+    }
+
+    /// Copies pages while the threads run, where a stop would copy many.
+    fn precopy(&mut self, into: &mut Capture) {
+        if self.is_over() || self.processors == 1 {
+            return;
+        }
+        self.give_processors_back();
+        if self.ending.is_none() {
+            self.memory.precopy(&self.process, &mut self.spare, into);
+        }
+        self.members.precopy(&mut self.spare, into);
+    }
+
+    /// The copies that were made before the stop, and count.
+    fn copies(&mut self) -> Precopied {
+        let mut all = Precopied::default();
+        self.memories().for_each(|memory| all.add(memory.take_copies()));
+        all
+    }
+
+    /// The engine has done with the copies. Where their epoch is lost, their pages are captured again.
+    fn settle_copies(&mut self, capture: &mut Capture, is_lost: bool) {
+        let later = capture.later.take().map(|later| later as Box<dyn Any>);
+        let Some(copies) = later.and_then(|later| later.downcast::<Precopied>().ok()) else {
+            return;
+        };
+        if is_lost {
+            self.owe(&copies.pieces());
+        }
+        self.spare.extend(copies.into_buffers());
+        self.spare.truncate(SPARE_BUFFERS);
+    }
+
     /// Pieces of a capture that failed: their owner captures them again.
     fn owe(&mut self, pieces: &[Piece]) {
-        self.memory.owe(pieces);
-        self.members.owe(pieces);
+        self.memories().for_each(|memory| memory.owe(pieces));
     }
 
     /// A piece was compared: it had changed, or not.
     fn learn(&mut self, piece: Piece, changed: bool) {
-        let _ = self.memory.learn(piece, changed) // else it is of a process that is gone
-            || (self.members.memories()).any(|memory| memory.learn(piece, changed));
+        let _ = self.memories().any(|memory| memory.learn(piece, changed)); // else it is of a process that is gone
     }
 
     /// Something cannot be captured. While there are other processes that passes: what they share with the program is
@@ -425,10 +481,8 @@ impl Program {
     }
 
     /// Stops every thread, captures, and lets them go on.
-    fn capture_stopped(&mut self, into: &mut Capture) -> Result<()> {
+    fn capture_stopped(&mut self, into: &mut Capture, stop: &mut Stop) -> Result<()> {
         let clock = Instant::now();
-        let micros = |clock: Instant| clock.elapsed().as_secs_f64() * 1e6;
-        let mut stop = Stop::default();
         if self.is_over() || !self.stop_but_sleepers()? {
             if self.was_killed() {
                 return Err(Error::Killed);
@@ -437,7 +491,7 @@ impl Program {
         }
         stop.interrupt_us = micros(clock);
         self.rest.begin();
-        let still = self.look(into, &mut stop);
+        let still = self.look(into, stop);
         let still = still.map_err(|error| self.while_in_company(error));
         if self.descendants.any_lives() {
             self.descriptors.let_go();
@@ -456,7 +510,7 @@ impl Program {
         stop.total_us = micros(clock);
         stop.descriptors = self.descriptors.take_looked_at();
         stop.state_us = stop.total_us - stop.interrupt_us - stop.layout_us - stop.scan_us - stop.copy_us;
-        self.stops.push(stop);
+        self.stops.push(*stop);
         if std::mem::take(&mut self.fixed_changed) {
             self.writer.set_fixed(&self.fixed())?;
         }
@@ -478,6 +532,10 @@ impl Program {
             },
         )
     }
+}
+
+fn micros(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e6
 }
 
 fn too_few_files() -> Error {

@@ -32,7 +32,7 @@ use crate::threads::{self, ThreadRegisters};
 use crate::timers::Dues;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use twinpage_core::{Capture, Piece};
+use twinpage_core::{Buffer, Capture};
 use twinpage_os::inject::{self, ROOM};
 use twinpage_os::remote::Process;
 use twinpage_os::siginfo;
@@ -177,9 +177,13 @@ impl Members {
         !looked.contains(&false)
     }
 
-    /// These pieces must be captured again, whosever they are.
-    pub(super) fn owe(&mut self, pieces: &[Piece]) {
-        self.memories().for_each(|memory| memory.owe(pieces));
+    /// Copies pages of those that may have run, while they run.
+    pub(super) fn precopy(&mut self, spare: &mut Vec<Buffer>, into: &mut Capture) {
+        let asleep = &self.sleepers.pids;
+        let others = self.list.iter_mut().filter(|(pid, _)| !asleep.contains(pid));
+        for (_, followed) in others {
+            followed.memory.precopy(&followed.process, spare, into);
+        }
     }
 
     /// Follows none any more, which closes their files. The next checkpoint captures each of them whole.

@@ -63,6 +63,7 @@ use identity::Identity;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use twinpage_core::Buffer;
 use twinpage_os::cpuid::{self, Level};
 use twinpage_os::inject;
 use twinpage_os::remote::Process;
@@ -143,6 +144,10 @@ pub struct Program {
     held: Option<bool>,
     /// What threads stopped for before the first of them went on.
     unanswered: Vec<(Tid, Status)>,
+    /// How many processors there are.
+    processors: usize,
+    /// Memory for copies that are made before a stop.
+    spare: Vec<Buffer>,
     /// The stops that are not noted yet.
     pub stops: Vec<Stop>,
 }
@@ -263,6 +268,8 @@ impl Program {
             processor: SharedProcessor::NONE,
             held: None,
             unanswered,
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            spare: Vec::new(),
             stops: Vec::new(),
         };
         if let Some(ending) = carried.ended {

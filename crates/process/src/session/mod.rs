@@ -440,7 +440,8 @@ impl<'a> Drive<'a> {
             self.durable = self.last;
         }
         if let Some(stop) = self.program.stops.last() {
-            self.in_flight = Duration::from_secs_f64(stop.total_us / 1e6) + FAULT * stop.pages as u32;
+            let ours_us = stop.early_us + stop.total_us;
+            self.in_flight = Duration::from_secs_f64(ours_us / 1e6) + FAULT * stop.pages as u32;
         }
         if let Some(report) = report {
             let took_us = report.capture_us + report.write_us + report.witness_us + report.commit_us;

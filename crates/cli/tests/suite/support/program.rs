@@ -46,6 +46,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("c_objects.c", Kind::C(&["-pthread"]), 60),
     program("c_memory.c", Kind::C(&[]), 18),
     program("c_loading.c", Kind::C(&["-pthread"]), 60),
+    program("c_precopy.c", Kind::C(&["-pthread"]), 120),
     program("c_mappings.c", Kind::C(&[]), 40),
     program("c_calls.c", Kind::C(&["-pthread"]), 10),
     program("c_ttys.c", Kind::C(&["-pthread"]), 2),
