@@ -7,6 +7,7 @@
 //! reproduce:  the group's lines go home, each in its newest version alone; then the other log begins
 //! ```
 //!
+//! * Its durable id is the number of the last durable epoch: a section is acknowledged when that reaches its own.
 //! * A line has one entry an epoch, which writing it again in the epoch writes again. An entry of a commit is never
 //!   written over while its group is not home.
 //! * The record of a commit says which group the log is of, and how many entries it has; all of them are valid then.

@@ -2,6 +2,8 @@
 //! commit makes the log the checkpoint; then the lines are written in place, behind the next epoch.
 //!
 //! * Optimised with an unbounded map, so that a line has one place in the log an epoch.
+//! * DHTM's buffer of 64 entries (SSP 5.1) keeps lines that are written again soon out of the log. Here a line is logged
+//!   once a commit, as by a buffer without a bound.
 //! * `log.rs` has the log, its form and what keeps it right.
 //!
 //! Volatile state: the map, for each line in the log its number (42 bits) and its place in the log

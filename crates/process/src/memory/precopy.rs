@@ -8,12 +8,13 @@
 //! * Mappings made since the last stop are tracked first. One that takes the place of such a mapping before the stop is
 //!   not tracked, so the stop finds it. Where the stop finds other than anonymous memory, or tracking failed, all is begun anew.
 //! * What cannot be protected or copied is captured at the stop, which also tells the error.
+//! * All is protected at once and copied a little at a time, so that the program's calls are answered in between.
 
 use super::{Found, Memory, overlaps};
 use crate::layout::{self, Kind, Mapping};
 use crate::pages::page_index;
 use std::ops::Range;
-use twinpage_core::{Buffer, Capture, Later, Piece};
+use twinpage_core::{Buffer, Capture, Later, PageId, Piece};
 use twinpage_os::copier;
 use twinpage_os::proc_file;
 use twinpage_os::remote::{Process, Remote};
@@ -23,13 +24,18 @@ use twinpage_os::tracker::{END_OF_MEMORY, PAGE};
 /// stop, and by how much larger the process is since the last look.
 const WORTHWHILE: u64 = 128;
 
+/// Pages that are copied before a look at the program's calls: some 100 µs.
+const SOME: usize = 128;
+
 /// Copies of pages of one process.
 #[derive(Debug, Default)]
 pub struct Copies {
     /// The pages, by address.
     pages: Vec<u64>,
-    /// What they held, back to back.
+    /// What the first of them held, back to back: all of them, once the copying is over.
     bytes: Buffer,
+    /// Pages of the store that hold nothing more.
+    discarded: Vec<Range<PageId>>,
     /// Where each goes in the store, if its copy counts. Empty before the stop.
     pieces: Vec<Option<Piece>>,
 }
@@ -121,45 +127,65 @@ impl Later for Precopied {
 }
 
 impl Memory {
-    /// Protects and copies pages that were written, while the program runs. `spare` has memory for copies. Pages of the
-    /// store that hold nothing more are added to what `into` discards.
-    pub fn precopy(&mut self, process: &Process, spare: &mut Vec<Buffer>, into: &mut Capture) {
+    /// Protects pages that were written, to be copied while the program runs. `spare` has memory for copies. Whether there
+    /// are any.
+    pub fn begin_precopy(&mut self, pid: i32, spare: &mut Vec<Buffer>) -> bool {
         self.owe_copies();
         if self.owes() {
-            return; // the last try failed, and the next may fail as well
+            return false; // the last try failed, and the next may fail as well
         }
-        let resident = resident_pages(process.pid());
+        let resident = resident_pages(pid);
         let grown = resident.saturating_sub(std::mem::replace(&mut self.resident, resident));
         if self.cold.max(grown) < WORTHWHILE {
-            return;
+            return false;
         }
         let mut parts = self.cold_parts();
         if grown >= WORTHWHILE {
-            parts.extend(self.track_fresh(process.pid(), into));
+            parts.extend(self.track_fresh(pid));
         }
         self.regions.clear();
         let taken = (in_order(parts).into_iter())
             .try_for_each(|range| self.tracker.take_content(range, &mut self.regions));
-        self.ranges.clear();
         for region in &self.regions {
-            let len = (region.end - region.start) as usize;
-            self.ranges.push(Remote {
-                start: region.start,
-                len,
-            });
             for address in (region.start..region.end).step_by(PAGE as usize) {
-                let _ = self.pages.piece(address, false, &mut into.discarded);
+                let _ = self.pages.piece(address, false, &mut self.early.discarded);
                 self.early.pages.push(address);
             }
         }
+        if taken.is_err() {
+            self.owe_copies();
+        }
         if self.early.pages.is_empty() {
-            return;
+            return false;
         }
         self.early.bytes = spare.pop().unwrap_or_default();
         self.early.bytes.clear();
-        let bytes = self.early.pages.len() * PAGE as usize;
-        let copied = process.gather(&self.ranges, self.early.bytes.append(bytes));
-        if taken.is_err() || copied.is_err() {
+        true
+    }
+
+    /// Copies some more of those pages. Whether there are others.
+    pub fn precopy(&mut self, process: &Process) -> bool {
+        const BYTES: usize = PAGE as usize;
+        let done = self.early.bytes.len() / BYTES;
+        let some = &self.early.pages[done..self.early.pages.len().min(done + SOME)];
+        self.ranges.clear();
+        for &start in some {
+            match self.ranges.last_mut() {
+                Some(last) if last.start + last.len as u64 == start => last.len += BYTES,
+                _ => self.ranges.push(Remote { start, len: BYTES }),
+            }
+        }
+        let place = self.early.bytes.append(some.len() * BYTES);
+        if process.gather(&self.ranges, place).is_err() {
+            self.owe_copies();
+        }
+        self.early.bytes.len() < self.early.pages.len() * BYTES
+    }
+
+    /// At the stop: what was not copied in time must be captured.
+    pub(super) fn end_precopy(&mut self, into: &mut Capture) {
+        into.discarded.append(&mut self.early.discarded);
+        if self.early.bytes.len() < self.early.pages.len() * PAGE as usize {
             self.owe_copies();
         }
     }
@@ -184,7 +210,7 @@ impl Memory {
     }
 
     /// Begins to track anonymous memory that was mapped since the last stop, and gives it.
-    fn track_fresh(&mut self, pid: i32, into: &mut Capture) -> Vec<Range<u64>> {
+    fn track_fresh(&mut self, pid: i32) -> Vec<Range<u64>> {
         let mut tracked = Vec::new();
         self.regions.clear();
         let around = [0..copier::WINDOW, copier::END..END_OF_MEMORY];
@@ -196,7 +222,7 @@ impl Memory {
         let anonymous = (layout::mappings(pid).into_iter()).filter(|mapping| mapping.kind == Kind::Anonymous);
         for mapping in anonymous.filter(|mapping| overlaps(&self.regions, mapping)) {
             let range = mapping.range();
-            self.pages.forget(range.clone(), &mut into.discarded, |_| true);
+            (self.pages).forget(range.clone(), &mut self.early.discarded, |_| true);
             let is_tracked = self.tracker.register_as_written(range.clone()).is_ok();
             tracked.extend(is_tracked.then(|| range.clone()));
             self.tracked_early.push(Tracked { range, is_tracked });
@@ -262,7 +288,7 @@ fn in_order(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 
 /// Pages of a process in memory; none of one that is gone. proc_pid_statm(5).
 fn resident_pages(pid: i32) -> u64 {
-    let sizes = proc_file::text(&format!("/proc/{pid}/statm")).unwrap_or_default();
+    let sizes = proc_file::text(format!("/proc/{pid}/statm")).unwrap_or_default();
     let resident = sizes.split(' ').nth(1);
     resident.and_then(|pages| pages.parse().ok()).unwrap_or_default()
 }

@@ -375,10 +375,8 @@ impl Source for Program {
     type Error = Error;
 
     fn capture(&mut self, into: &mut Capture) -> Result<()> {
-        let begun = Instant::now();
-        self.precopy(into);
         let mut stop = Stop {
-            early_us: micros(begun),
+            early_us: std::mem::take(&mut self.early_us),
             ..Stop::default()
         };
         let captured = self.capture_stopped(into, &mut stop);
@@ -419,16 +417,25 @@ impl Program {
         std::iter::once(&mut self.memory).chain(self.members.memories())
     }
 
-    /// Copies pages while the threads run, where a stop would copy many.
-    fn precopy(&mut self, into: &mut Capture) {
+    /// Begins to copy pages while the threads run, where a stop would copy many. Whether there are any.
+    pub fn begin_precopy(&mut self) -> bool {
         if self.is_over() || self.processors == 1 {
-            return;
+            return false;
         }
+        let begun = Instant::now();
         self.give_processors_back();
-        if self.ending.is_none() {
-            self.memory.precopy(&self.process, &mut self.spare, into);
-        }
-        self.members.precopy(&mut self.spare, into);
+        let own = self.ending.is_none() && self.memory.begin_precopy(self.process.pid(), &mut self.spare);
+        let others = self.members.begin_precopy(&mut self.spare);
+        self.early_us += micros(begun);
+        own || others
+    }
+
+    /// Copies some more of them. Whether there are others.
+    pub fn precopy(&mut self) -> bool {
+        let begun = Instant::now();
+        let more = self.memory.precopy(&self.process) || self.members.precopy();
+        self.early_us += micros(begun);
+        more
     }
 
     /// The copies that were made before the stop, and count.

@@ -177,13 +177,19 @@ impl Members {
         !looked.contains(&false)
     }
 
-    /// Copies pages of those that may have run, while they run.
-    pub(super) fn precopy(&mut self, spare: &mut Vec<Buffer>, into: &mut Capture) {
+    /// Begins to copy pages of those that may have run, while they run. Whether there are any.
+    pub(super) fn begin_precopy(&mut self, spare: &mut Vec<Buffer>) -> bool {
         let asleep = &self.sleepers.pids;
-        let others = self.list.iter_mut().filter(|(pid, _)| !asleep.contains(pid));
-        for (_, followed) in others {
-            followed.memory.precopy(&followed.process, spare, into);
+        let mut any = false;
+        for (pid, followed) in self.list.iter_mut().filter(|(pid, _)| !asleep.contains(pid)) {
+            any |= followed.memory.begin_precopy(*pid, spare);
         }
+        any
+    }
+
+    /// Copies some more of them. Whether there are others.
+    pub(super) fn precopy(&mut self) -> bool {
+        (self.list.values_mut()).any(|followed| followed.memory.precopy(&followed.process))
     }
 
     /// Follows none any more, which closes their files. The next checkpoint captures each of them whole.

@@ -148,6 +148,8 @@ pub struct Program {
     processors: usize,
     /// Memory for copies that are made before a stop.
     spare: Vec<Buffer>,
+    /// How long the copying took since the last stop.
+    early_us: f64,
     /// The stops that are not noted yet.
     pub stops: Vec<Stop>,
 }
@@ -270,6 +272,7 @@ impl Program {
             unanswered,
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             spare: Vec::new(),
+            early_us: 0.0,
             stops: Vec::new(),
         };
         if let Some(ending) = carried.ended {

@@ -233,6 +233,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// How long a checkpoint that is to be kept, and a program that its user stopped, wait for readers of what was printed.
 /// Of a kept one, the rest is printed again by a resume that goes back to it.
 const OUTPUT_PATIENCE: Duration = Duration::from_millis(200);
+/// So many calls are answered at most between two parts of a copy that is made while the program runs.
+const ANSWERS: u32 = 16;
 /// What a page costs that is written first after a checkpoint.
 const FAULT: Duration = Duration::from_nanos(900);
 
@@ -312,19 +314,7 @@ impl<'a> Drive<'a> {
         self.look_in(first);
         self.program.begin()?;
         while !self.program.is_over() {
-            match trace::wait(-1, true) {
-                Ok(Some((tid, status))) => {
-                    let began = Instant::now();
-                    self.program.handle(tid, status)?;
-                    self.ledger.watched(began.elapsed());
-                }
-                Ok(None) => {
-                    self.program.look_at_processor();
-                    self.program.look_for_lost();
-                }
-                Err(error) if self.program.are_last_lost(&error) => {}
-                Err(source) => return Err(Error::target("cannot wait for the program", source)),
-            }
+            self.answer(true)?;
             self.program.let_standing_go()?;
             self.hurry();
             self.follow_job()?;
@@ -353,6 +343,40 @@ impl<'a> Drive<'a> {
         self.alarm.set(Duration::ZERO, Duration::ZERO);
         self.checkpoint()?;
         Ok(None)
+    }
+
+    /// Answers what the program stopped for; `waits` until it does, or the alarm rings. Whether it had.
+    fn answer(&mut self, waits: bool) -> Result<bool> {
+        match trace::wait(-1, waits) {
+            Ok(Some((tid, status))) => {
+                let began = Instant::now();
+                self.program.handle(tid, status)?;
+                self.ledger.watched(began.elapsed());
+                return Ok(true);
+            }
+            Ok(None) if waits => {
+                self.program.look_at_processor();
+                self.program.look_for_lost();
+            }
+            Ok(None) => {}
+            Err(error) if self.program.are_last_lost(&error) => {}
+            Err(source) => return Err(Error::target("cannot wait for the program", source)),
+        }
+        Ok(false)
+    }
+
+    /// Copies pages while the program runs, and answers it meanwhile.
+    fn precopy(&mut self) -> Result<()> {
+        let mut is_copying = self.program.begin_precopy();
+        while is_copying {
+            is_copying = self.program.precopy();
+            for _ in 0..ANSWERS {
+                if self.program.is_over() || !self.answer(false)? {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The alarm rings then, and goes on ringing.
@@ -464,7 +488,9 @@ impl<'a> Drive<'a> {
     /// Begins a checkpoint, unless it is put off. Why none could be begun, if none could.
     fn checkpoint(&mut self) -> Result<Option<String>> {
         loop {
-            let (began, since) = (Instant::now(), self.started.elapsed());
+            let since = self.started.elapsed();
+            self.precopy()?;
+            let began = Instant::now();
             self.program.begin_checkpoint();
             let made = self.engine.checkpoint(self.program);
             if let Err(EngineError::Source(Error::NotYet(why))) = made {
