@@ -82,10 +82,8 @@ pub struct Parts {
     pub scan_us: f64,
     /// Copying them.
     pub copy_us: f64,
-    /// Pages captured.
+    /// Pages copied.
     pub pages: u64,
-    /// Those of them that were copied before the stop.
-    pub early_pages: u64,
 }
 
 impl Memory {
@@ -171,8 +169,7 @@ impl Memory {
     /// When the program is gone.
     pub fn guards(&self) -> Result<Vec<(u64, u64)>> {
         let mut found = Vec::new();
-        let around = [0..copier::WINDOW, copier::END..END_OF_MEMORY];
-        for range in around.into_iter().filter(|_| self.guarded) {
+        for range in outside_window().into_iter().filter(|_| self.guarded) {
             let looked = self.tracker.guards(range, &mut found);
             looked.map_err(|source| Error::target("cannot look for guard pages", source))?;
         }
@@ -241,7 +238,7 @@ impl Memory {
     /// When the program is gone.
     pub fn written(&mut self) -> Result<&[Region]> {
         self.regions.clear();
-        for (range, _) in leave_out(vec![(0..END_OF_MEMORY, false)], copier::WINDOW..copier::END) {
+        for range in outside_window() {
             let seen = self.tracker.see_written(range, &mut self.regions);
             seen.map_err(|source| Error::target("cannot ask which pages were written", source))?;
         }
@@ -308,8 +305,7 @@ impl Memory {
         parts.layout_us = micros(after_layout);
         parts.scan_us = micros(after_scan - after_layout);
         parts.copy_us = micros(clock.elapsed() - after_scan);
-        parts.early_pages = self.early.count();
-        parts.pages = into.pieces.len() as u64 + parts.early_pages;
+        parts.pages = into.pieces.len() as u64;
         Ok(changed)
     }
 
@@ -319,11 +315,8 @@ impl Memory {
         if changed {
             self.forget_unmapped(into);
         }
-        self.regions.clear();
-        let around = [0..copier::WINDOW, copier::END..END_OF_MEMORY];
-        let scanned =
-            (around.into_iter()).try_for_each(|range| self.tracker.unregistered(range, &mut self.regions));
-        scanned.map_err(|source| Error::target("cannot look for new mappings", source))?;
+        let found = self.find_untracked();
+        found.map_err(|source| Error::target("cannot look for new mappings", source))?;
         let fresh = (self.layout.mappings().iter())
             .filter(|mapping| mapping.kind.is_tracked())
             .filter(|mapping| {
@@ -348,6 +341,13 @@ impl Memory {
         }
         self.tracked_early.clear();
         Ok(changed || tracked || std::mem::take(&mut self.marked))
+    }
+
+    /// Puts the mapped ranges that are not tracked into `regions`.
+    fn find_untracked(&mut self) -> std::io::Result<()> {
+        self.regions.clear();
+        let mut ranges = outside_window().into_iter();
+        ranges.try_for_each(|range| self.tracker.unregistered(range, &mut self.regions))
     }
 
     /// Pages stored at addresses where nothing is mapped now.
@@ -632,6 +632,11 @@ fn protect(tracker: &Tracker, range: Option<Range<u64>>) -> Result<()> {
     tracker
         .protect(range)
         .map_err(|source| Error::target("cannot protect a page again", source))
+}
+
+/// All addresses but those of the copier's window.
+fn outside_window() -> [Range<u64>; 2] {
+    [0..copier::WINDOW, copier::END..END_OF_MEMORY]
 }
 
 /// The cuts without `window`, which lies inside at most one of them.

@@ -1,10 +1,10 @@
-//! A set of byte ranges: what of a file is already saved in this epoch.
+//! A set of ranges: of bytes of a file that are already saved in this epoch, or of addresses.
 //!
 //! * The ranges are sorted, none is empty, no two touch.
 
 use std::ops::Range;
 
-/// Byte ranges of one file.
+/// Ranges of bytes or addresses.
 #[derive(Default, Debug)]
 pub(crate) struct Ranges(Vec<Range<u64>>);
 

@@ -6,16 +6,17 @@
 //! * The copies that count are given to the engine after the stop ([`Precopied`]).
 //! * It is done for anonymous memory, in chunks without hot pages: a hot page would be written again before the stop.
 //! * Mappings made since the last stop are tracked first. One that takes the place of such a mapping before the stop is
-//!   not tracked, so the stop finds it. Where the stop finds other than anonymous memory, or tracking failed, all is begun anew.
+//!   not tracked, so the stop finds it. A mapping that is no longer anonymous memory, or whose tracking failed, is registered
+//!   again at the stop, and all of its pages are captured.
 //! * What cannot be protected or copied is captured at the stop, which also tells the error.
 //! * All is protected at once and copied a little at a time, so that the program's calls are answered in between.
 
 use super::{Found, Memory, overlaps};
+use crate::files::Ranges;
 use crate::layout::{self, Kind, Mapping};
 use crate::pages::page_index;
 use std::ops::Range;
 use twinpage_core::{Buffer, Capture, Later, PageId, Piece};
-use twinpage_os::copier;
 use twinpage_os::proc_file;
 use twinpage_os::remote::{Process, Remote};
 use twinpage_os::tracker::{END_OF_MEMORY, PAGE};
@@ -95,6 +96,12 @@ impl Precopied {
         self.all.extend(copies);
     }
 
+    /// How many count.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.all.iter().map(Copies::count).sum()
+    }
+
     /// Nothing when there are none.
     #[must_use]
     pub fn into_later(self) -> Option<Box<dyn Later>> {
@@ -141,10 +148,10 @@ impl Memory {
         }
         let mut parts = self.cold_parts();
         if grown >= WORTHWHILE {
-            parts.extend(self.track_fresh(pid));
+            self.track_fresh(pid, &mut parts);
         }
         self.regions.clear();
-        let taken = (in_order(parts).into_iter())
+        let taken = (parts.within(0..END_OF_MEMORY))
             .try_for_each(|range| self.tracker.take_content(range, &mut self.regions));
         for region in &self.regions {
             for address in (region.start..region.end).step_by(PAGE as usize) {
@@ -191,43 +198,35 @@ impl Memory {
     }
 
     /// Anonymous memory in chunks without hot pages, as of the last stop.
-    fn cold_parts(&self) -> Vec<Range<u64>> {
-        let cuts = self.strategies();
-        let anonymous = self
-            .mappings()
-            .iter()
-            .filter(|mapping| mapping.kind == Kind::Anonymous);
-        let mut parts = Vec::new();
-        for mapping in anonymous {
-            let first = cuts.partition_point(|(range, _)| range.end <= mapping.start);
-            let inside = cuts[first..]
-                .iter()
-                .take_while(|(range, _)| range.start < mapping.end);
-            let cold = inside.filter(|(_, stays_writable)| !stays_writable);
-            parts.extend(cold.map(|(range, _)| range.start.max(mapping.start)..range.end.min(mapping.end)));
+    fn cold_parts(&self) -> Ranges {
+        let (mut cold, mut parts) = (Ranges::default(), Ranges::default());
+        for (range, stays_writable) in self.strategies() {
+            if !stays_writable {
+                cold.add(range);
+            }
+        }
+        let mappings = self.mappings().iter();
+        for mapping in mappings.filter(|mapping| mapping.kind == Kind::Anonymous) {
+            cold.within(mapping.range()).for_each(|part| parts.add(part));
         }
         parts
     }
 
-    /// Begins to track anonymous memory that was mapped since the last stop, and gives it.
-    fn track_fresh(&mut self, pid: i32) -> Vec<Range<u64>> {
-        let mut tracked = Vec::new();
-        self.regions.clear();
-        let around = [0..copier::WINDOW, copier::END..END_OF_MEMORY];
-        let looked =
-            (around.into_iter()).try_for_each(|range| self.tracker.unregistered(range, &mut self.regions));
-        if looked.is_err() {
-            return tracked;
+    /// Begins to track anonymous memory that was mapped since the last stop, and adds it to `parts`.
+    fn track_fresh(&mut self, pid: i32, parts: &mut Ranges) {
+        if self.find_untracked().is_err() {
+            return;
         }
         let anonymous = (layout::mappings(pid).into_iter()).filter(|mapping| mapping.kind == Kind::Anonymous);
         for mapping in anonymous.filter(|mapping| overlaps(&self.regions, mapping)) {
             let range = mapping.range();
             (self.pages).forget(range.clone(), &mut self.early.discarded, |_| true);
             let is_tracked = self.tracker.register_as_written(range.clone()).is_ok();
-            tracked.extend(is_tracked.then(|| range.clone()));
+            if is_tracked {
+                parts.add(range.clone());
+            }
             self.tracked_early.push(Tracked { range, is_tracked });
         }
-        tracked
     }
 
     /// At the stop: which copies count. Those of pages that were found written do not, nor those of pages that are
@@ -273,19 +272,6 @@ impl Memory {
     }
 }
 
-/// Ranges by address, those that overlap or touch as one.
-fn in_order(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    ranges.sort_by_key(|range| range.start);
-    let mut merged: Vec<Range<u64>> = Vec::new();
-    for range in ranges {
-        match merged.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => merged.push(range),
-        }
-    }
-    merged
-}
-
 /// Pages of a process in memory; none of one that is gone. proc_pid_statm(5).
 fn resident_pages(pid: i32) -> u64 {
     let sizes = proc_file::text(format!("/proc/{pid}/statm")).unwrap_or_default();
@@ -296,14 +282,6 @@ fn resident_pages(pid: i32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranges_are_merged() {
-        assert_eq!(
-            in_order(vec![5..7, 0..2, 1..3, 7..9, 20..21]),
-            [0..3, 5..9, 20..21]
-        );
-    }
 
     #[test]
     fn copies_that_do_not_count_are_left_out() {

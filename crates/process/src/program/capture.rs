@@ -29,7 +29,7 @@ use twinpage_core::{Capture, Outcome, Piece, Source};
 use twinpage_os::remote;
 use twinpage_os::trace::Tid;
 
-/// So many buffers for copies are kept from one checkpoint to the next.
+/// The number of buffers for early copies that are kept for the next checkpoint.
 const SPARE_BUFFERS: usize = 4;
 
 /// Microseconds the parts of a stop took.
@@ -126,7 +126,7 @@ impl Program {
             self.follow_executable()?;
         }
         (stop.layout_us, stop.scan_us, stop.copy_us) = (parts.layout_us, parts.scan_us, parts.copy_us);
-        (stop.pages, stop.early_pages) = (parts.pages, parts.early_pages);
+        stop.pages = parts.pages;
         Ok(())
     }
 
@@ -375,18 +375,11 @@ impl Source for Program {
     type Error = Error;
 
     fn capture(&mut self, into: &mut Capture) -> Result<()> {
-        let mut stop = Stop {
-            early_us: std::mem::take(&mut self.early_us),
-            ..Stop::default()
-        };
-        let captured = self.capture_stopped(into, &mut stop);
-        match captured {
-            Ok(()) => into.later = self.copies().into_later(),
-            Err(_) => {
-                self.owe_files(into);
-                let lost: Vec<Piece> = self.memories().flat_map(Memory::lose_copies).collect();
-                self.owe(&lost);
-            }
+        let captured = self.capture_stopped(into);
+        if captured.is_err() {
+            self.owe_files(into);
+            let lost: Vec<Piece> = self.memories().flat_map(Memory::lose_copies).collect();
+            self.owe(&lost);
         }
         captured
     }
@@ -417,9 +410,9 @@ impl Program {
         std::iter::once(&mut self.memory).chain(self.members.memories())
     }
 
-    /// Begins to copy pages while the threads run, where a stop would copy many. Whether there are any.
+    /// Begins pre-copy where a stop would copy many pages. True when there are pages to copy.
     pub fn begin_precopy(&mut self) -> bool {
-        if self.is_over() || self.processors == 1 {
+        if self.is_over() || rayon::current_num_threads() == 1 {
             return false;
         }
         let begun = Instant::now();
@@ -430,7 +423,7 @@ impl Program {
         own || others
     }
 
-    /// Copies some more of them. Whether there are others.
+    /// Copies some more pages. True when some are left.
     pub fn precopy(&mut self) -> bool {
         let begun = Instant::now();
         let more = self.memory.precopy(&self.process) || self.members.precopy();
@@ -488,8 +481,12 @@ impl Program {
     }
 
     /// Stops every thread, captures, and lets them go on.
-    fn capture_stopped(&mut self, into: &mut Capture, stop: &mut Stop) -> Result<()> {
+    fn capture_stopped(&mut self, into: &mut Capture) -> Result<()> {
         let clock = Instant::now();
+        let mut stop = Stop {
+            early_us: std::mem::take(&mut self.early_us),
+            ..Stop::default()
+        };
         if self.is_over() || !self.stop_but_sleepers()? {
             if self.was_killed() {
                 return Err(Error::Killed);
@@ -498,7 +495,7 @@ impl Program {
         }
         stop.interrupt_us = micros(clock);
         self.rest.begin();
-        let still = self.look(into, stop);
+        let still = self.look(into, &mut stop);
         let still = still.map_err(|error| self.while_in_company(error));
         if self.descendants.any_lives() {
             self.descriptors.let_go();
@@ -517,7 +514,11 @@ impl Program {
         stop.total_us = micros(clock);
         stop.descriptors = self.descriptors.take_looked_at();
         stop.state_us = stop.total_us - stop.interrupt_us - stop.layout_us - stop.scan_us - stop.copy_us;
-        self.stops.push(*stop);
+        let copies = self.copies();
+        stop.early_pages = copies.count();
+        stop.pages += stop.early_pages;
+        into.later = copies.into_later();
+        self.stops.push(stop);
         if std::mem::take(&mut self.fixed_changed) {
             self.writer.set_fixed(&self.fixed())?;
         }

@@ -177,7 +177,7 @@ impl Members {
         !looked.contains(&false)
     }
 
-    /// Begins to copy pages of those that may have run, while they run. Whether there are any.
+    /// Begins pre-copy for the processes that may have run. True when there are pages to copy.
     pub(super) fn begin_precopy(&mut self, spare: &mut Vec<Buffer>) -> bool {
         let asleep = &self.sleepers.pids;
         let mut any = false;
@@ -187,7 +187,7 @@ impl Members {
         any
     }
 
-    /// Copies some more of them. Whether there are others.
+    /// Copies some more pages. True when some are left.
     pub(super) fn precopy(&mut self) -> bool {
         (self.list.values_mut()).any(|followed| followed.memory.precopy(&followed.process))
     }

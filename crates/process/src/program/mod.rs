@@ -144,11 +144,9 @@ pub struct Program {
     held: Option<bool>,
     /// What threads stopped for before the first of them went on.
     unanswered: Vec<(Tid, Status)>,
-    /// How many processors there are.
-    processors: usize,
-    /// Memory for copies that are made before a stop.
+    /// Buffers for early copies.
     spare: Vec<Buffer>,
-    /// How long the copying took since the last stop.
+    /// The time pre-copy has taken since the last stop.
     early_us: f64,
     /// The stops that are not noted yet.
     pub stops: Vec<Stop>,
@@ -270,7 +268,6 @@ impl Program {
             processor: SharedProcessor::NONE,
             held: None,
             unanswered,
-            processors: std::thread::available_parallelism().map_or(1, usize::from),
             spare: Vec::new(),
             early_us: 0.0,
             stops: Vec::new(),

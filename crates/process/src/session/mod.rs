@@ -233,7 +233,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// How long a checkpoint that is to be kept, and a program that its user stopped, wait for readers of what was printed.
 /// Of a kept one, the rest is printed again by a resume that goes back to it.
 const OUTPUT_PATIENCE: Duration = Duration::from_millis(200);
-/// So many calls are answered at most between two parts of a copy that is made while the program runs.
+/// The most calls that are answered between two steps of pre-copy.
 const ANSWERS: u32 = 16;
 /// What a page costs that is written first after a checkpoint.
 const FAULT: Duration = Duration::from_nanos(900);
@@ -345,7 +345,7 @@ impl<'a> Drive<'a> {
         Ok(None)
     }
 
-    /// Answers what the program stopped for; `waits` until it does, or the alarm rings. Whether it had.
+    /// Handles the next stop of the program; `waits` for one, or for the alarm. True when there was one.
     fn answer(&mut self, waits: bool) -> Result<bool> {
         match trace::wait(-1, waits) {
             Ok(Some((tid, status))) => {
@@ -365,7 +365,7 @@ impl<'a> Drive<'a> {
         Ok(false)
     }
 
-    /// Copies pages while the program runs, and answers it meanwhile.
+    /// Pre-copy, a step at a time, so that the program's calls are answered meanwhile.
     fn precopy(&mut self) -> Result<()> {
         let mut is_copying = self.program.begin_precopy();
         while is_copying {
