@@ -78,6 +78,17 @@ pub struct VolatileState {
     pub guards: Vec<(u64, u64)>,
 }
 
+impl VolatileState {
+    /// Files with a name whose content is among the pages, all of it.
+    #[must_use]
+    pub fn stored_files(&self) -> Vec<files::StoredFile> {
+        self.objects
+            .iter()
+            .filter_map(objects::Saved::as_stored_file)
+            .collect()
+    }
+}
+
 /// State that changes by watched calls.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StableState {

@@ -35,7 +35,13 @@ pub fn fork(state: &Path, new: &Path) -> Result<Epoch> {
     if context.ending().is_some() {
         return told("the program has finished: there is nothing to go on with");
     }
-    files::rollback(directory.path(), recovered.epoch, &context.live.files)?;
+    let live = &context.live;
+    files::rollback(
+        directory.path(),
+        recovered.epoch,
+        &live.files,
+        &live.stored_files(),
+    )?;
     let unfinished = beside(new)?;
     let made = copy_directory(
         directory.path(),

@@ -6,9 +6,11 @@
 
 use crate::context::{self, Context};
 use crate::error::{Error, Result};
-use crate::files;
+use crate::files::{self, Ranges};
 use crate::going_back;
+use crate::layout::Mapping;
 use crate::notes;
+use crate::objects;
 use crate::pace::Chosen;
 use crate::pages::Pages;
 use crate::state::{self, Kind, Store};
@@ -227,15 +229,42 @@ pub(crate) fn check_locked(path: &Path, checked: &mut Checked) -> Result<()> {
     Ok(())
 }
 
-/// The page table must lead to places that a store can have. (A place that holds nothing is a page of
-/// zeros, which is never written.)
+/// Each page of memory lies in a mapping, and the page table leads to places that a store can have. (A place that holds
+/// nothing is a page of zeros, which is never written.)
 fn check_pages(store: &Store, context: &Context) -> Result<Option<Damage>> {
-    for pages in Pages::from_tables(store.geometry(), &context.page_tables())? {
-        if let Some(damage) = check_pages_of(store, &pages)? {
-            return Ok(Some(damage));
+    let processes = std::iter::once(context).chain(&context.members);
+    let tables = Pages::from_tables(store.geometry(), &context.page_tables())?;
+    for (pages, process) in tables.into_iter().zip(processes) {
+        let damage = match stray_page(&pages, &process.fixed.mappings) {
+            Some(address) => Some(damage_of_page(
+                address,
+                "it is stored, and nothing is mapped there",
+            )),
+            None => check_pages_of(store, &pages)?,
+        };
+        if damage.is_some() {
+            return Ok(damage);
         }
     }
     Ok(None)
+}
+
+fn damage_of_page(address: u64, why: impl std::fmt::Display) -> Damage {
+    Damage {
+        what: "page table in the context".into(),
+        at: 0,
+        why: format!("the program's page {address:x}: {why}"),
+    }
+}
+
+/// The first stored page of memory in no mapping whose pages are stored.
+fn stray_page(pages: &Pages, mappings: &[Mapping]) -> Option<u64> {
+    let mut captured = Ranges::default();
+    (mappings.iter().filter(|mapping| mapping.kind.is_captured()))
+        .for_each(|mapping| captured.add(mapping.range()));
+    let runs = pages.stored_runs().into_iter();
+    let mut runs = runs.filter(|run| !objects::is_key(run.start));
+    runs.find_map(|run| captured.gap(run)).map(|gap| gap.start)
 }
 
 fn check_pages_of(store: &Store, pages: &Pages) -> Result<Option<Damage>> {
@@ -247,11 +276,7 @@ fn check_pages_of(store: &Store, pages: &Pages) -> Result<Option<Damage>> {
         };
         last = Some(piece.page);
         if let Err(error) = store.read(piece.page, piece.held.0.trailing_zeros() as usize, &mut line) {
-            return Ok(Some(Damage {
-                what: "page table in the context".into(),
-                at: 0,
-                why: format!("the program's page {address:x}: {error}"),
-            }));
+            return Ok(Some(damage_of_page(address, error)));
         }
     }
     Ok(None)

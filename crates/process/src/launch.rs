@@ -33,8 +33,14 @@ use twinpage_os::terminal;
 use twinpage_os::trace::{self, Status};
 use twinpage_os::{signals, user_signals};
 
-/// The id of every program in its namespace. The inner process's own threads are below.
-pub const PROGRAM_PID: i32 = 300;
+/// The id of a new program in its namespace: made of this process's, so that programs that run at once have different
+/// ones. Some name files by it. Threads of the inner process are below, and there is room above on every machine.
+#[must_use]
+pub fn choose_pid() -> i32 {
+    const FIRST: u32 = 300;
+    const DIFFERENT: u32 = 30_000;
+    (FIRST + std::process::id() % DIFFERENT) as i32
+}
 
 /// Whether the other end of a pipe is open anywhere: poll(2), `POLLERR`.
 fn has_reader(end: &impl AsFd) -> bool {
@@ -309,13 +315,14 @@ fn check_elf(head: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Starts the command as [`PROGRAM_PID`], traced, and brings it to its first instruction. `ends` are
+/// Starts the command as process `pid`, traced, and brings it to its first instruction. `ends` are
 /// its standard streams where twinpage relays them.
 ///
 /// # Errors
 /// When it cannot be traced or executed.
 pub fn start(
     command: &Command,
+    pid: i32,
     ends: &[Option<OwnedFd>; 3],
     terminal: Option<i32>,
     filter: &Filter,
@@ -324,9 +331,9 @@ pub fn start(
     let (gate, open_gate) = std::io::pipe().map_err(|source| Error::target("cannot make a pipe", source))?;
     let ends: [i32; 3] = std::array::from_fn(|index| ends[index].as_ref().map_or(-1, AsRawFd::as_raw_fd));
     let (gate, gate_writer) = (gate.as_raw_fd(), open_gate.as_raw_fd());
-    namespaces::set_last_pid(PROGRAM_PID - 1)
+    namespaces::set_last_pid(pid - 1)
         .map_err(|source| Error::target("cannot choose the program's id", source))?;
-    let pid = spawn::clone_with_pid(PROGRAM_PID, || {
+    spawn::clone_with_pid(pid, || {
         spawn::close(gate_writer);
         signals::reset_actions();
         spawn::leave_session();

@@ -312,7 +312,8 @@ impl Memory {
     /// Tracks new mappings and forgets what is mapped no longer.
     fn follow_layout(&mut self, objects: &Objects, into: &mut Capture) -> Result<bool> {
         let changed = self.layout.refresh(|mappings| objects.resolve(mappings))?;
-        if changed {
+        // A mapping that came and went since the last stop may have been copied meanwhile.
+        if changed || !self.tracked_early.is_empty() {
             self.forget_unmapped(into);
         }
         let found = self.find_untracked();

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::files::{self, Recorder};
 use crate::inspect;
 use crate::ipc::Ipc;
-use crate::launch::{self, Command, PROGRAM_PID};
+use crate::launch::{self, Command};
 use crate::layout::Layout;
 use crate::machine::Machine;
 use crate::memory::Memory;
@@ -57,8 +57,9 @@ pub fn run(
         here.map_err(told)?;
     }
     let (directory, store) = StateDir::create(state, durability, choices).map_err(told)?;
+    let pid = launch::choose_pid();
     launch::contained(directory.place(0), move || {
-        begin(command, &directory, store, pace)
+        begin(command, pid, &directory, store, pace)
     })
 }
 
@@ -178,12 +179,12 @@ fn start_helpers() -> Result<()> {
     Ok(())
 }
 
-fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> Result<Summary> {
+fn begin(command: &Command, pid: i32, directory: &StateDir, store: Store, pace: Pace) -> Result<Summary> {
     pace.prepare_signals();
     start_helpers()?;
     let streams = Stdio::run(stdio::RealStreams::current()?, stream_options(directory))?;
     let setting = Setting::new(directory, streams, 0, directory.cpu_floor())?;
-    let (program, witness) = match to_first_instruction(setting, command, directory, store.geometry()) {
+    let (program, witness) = match to_first_instruction(setting, command, pid, directory, store.geometry()) {
         Err(error) if error.is_gone() => return Err(launch::killed_before_it_began(libc::SIGKILL)),
         started => started?,
     };
@@ -198,12 +199,14 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
 fn to_first_instruction(
     setting: Setting,
     command: &Command,
+    pid: i32,
     directory: &StateDir,
     geometry: Geometry,
 ) -> Result<(Program, OutputCommit)> {
     let terminal = setting.streams.terminal().map(|stream| stream as i32);
     launch::start(
         command,
+        pid,
         &setting.streams.program_ends(),
         terminal,
         &setting.filter,
@@ -211,9 +214,9 @@ fn to_first_instruction(
     spawn::raise_descriptor_limit() // ours, not the program's: what it has open is open here too
         .map_err(|source| Error::target("cannot raise the limit of open files", source))?;
     let look = |source| Error::target("cannot look at the program", source);
-    let process = Process::open(PROGRAM_PID).map_err(look)?;
-    let layout = Layout::open(PROGRAM_PID).map_err(look)?;
-    let tracker = program::plant_and_track(&process, PROGRAM_PID, directory.cpu_floor())?;
+    let process = Process::open(pid).map_err(look)?;
+    let layout = Layout::open(pid).map_err(look)?;
+    let tracker = program::plant_and_track(&process, pid, directory.cpu_floor())?;
     let memory = Memory::new(
         layout,
         tracker,
@@ -221,13 +224,7 @@ fn to_first_instruction(
         AdviceInForce::default(),
         geometry,
     );
-    setting.program(
-        process,
-        &[PROGRAM_PID],
-        memory,
-        command.words.clone(),
-        Carried::default(),
-    )
+    setting.program(process, &[pid], memory, command.words.clone(), Carried::default())
 }
 
 fn go_on(
@@ -260,7 +257,15 @@ fn go_on(
             ..Summary::default()
         });
     }
-    let files::RolledBack { moved, .. } = files::rollback(directory.path(), epoch, &context.live.files)?;
+    let stored = context.live.stored_files();
+    let files::RolledBack { moved, empty, .. } =
+        files::rollback(directory.path(), epoch, &context.live.files, &stored)?;
+    for path in empty {
+        messages::tell(&format!(
+            "{} was gone: it is made again, as it was at the checkpoint",
+            path.display()
+        ));
+    }
     restore::unix_sockets::make(context, directory.path(), &mut sockets)?;
     let cpu_floor = floor_here(directory.cpu_floor())?;
     let mut setting = Setting::new(directory, streams, epoch, cpu_floor)?;

@@ -1,6 +1,6 @@
 // Two threads that write more than a stop should copy, and take its pages away while they are copied before it: between
 // that copy and the stop a page may be written again, dropped, unmapped and mapped anew, moved, forbidden, or shared with
-// a child.
+// a child; and a mapping may come and go.
 //
 // Each thread has blocks of its own and knows what each page of them must be. Usage: c_precopy [ROUNDS]
 #define _GNU_SOURCE
@@ -68,6 +68,14 @@ static void check_in_child(struct thread *t, struct block *b) {
     CHECK(waitpid(child, &status, 0) == child && !status, "the child ended with status %x", status);
 }
 
+// What is mapped is afterwards as it was before.
+static void come_and_go(struct thread *t) {
+    struct block b = {.at = map(NULL)};
+    write_pages(t, &b, 0, PAGES);
+    check_pages(t, &b);
+    CHECK(!munmap(b.at, PAGES * PAGE), "munmap");
+}
+
 static void step(struct thread *t) {
     struct block *b = &t->blocks[next_random(&t->random) % BLOCKS];
     int from = (int)(next_random(&t->random) % PAGES), to = from + (int)(next_random(&t->random) % (PAGES - from)) + 1;
@@ -94,6 +102,9 @@ static void step(struct thread *t) {
             break;
         case 13:
             check_in_child(t, b);
+            break;
+        case 14 ... 23:
+            come_and_go(t);
             break;
         default:
             write_pages(t, b, from, to);

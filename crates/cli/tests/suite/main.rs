@@ -7,6 +7,7 @@
 //! - `refused`: things that are hard to carry over are carried whole or refused by name;
 //! - `calls`: calls that a stop could cut do what they do alone;
 //! - `bad_input`: whatever is given to the command, it says what is wrong and loses nothing;
+//! - `gone`: files that are gone at a resume are made again, where their content is held;
 //! - `damage`: damaged regions and states are told of, or hold what they held;
 //! - `states`: programs are listed, stopped, suspended, and cleaned away;
 //! - `trees`: scripts and builds, whose processes come and go, are killed and resumed;
@@ -35,6 +36,7 @@ mod contract;
 mod damage;
 mod floor;
 mod forks;
+mod gone;
 mod jobs;
 mod kills;
 mod loading;

@@ -3,7 +3,7 @@
 //! `docs/undo.md` draws them. Everything is little-endian; every structure carries its checksum;
 //! the asserts below keep this file and that document in step.
 
-use super::{Epoch, Ident};
+use super::{Epoch, Ident, StoredFile};
 use rustix::fs::{Stat, Timespec, Timestamps};
 use std::ffi::{OsStr, OsString};
 use std::mem::{offset_of, size_of};
@@ -231,6 +231,19 @@ impl From<&Stat> for State {
             gid: stat.st_gid,
             atime: (stat.st_atime as i64, stat.st_atime_nsec as u32),
             mtime: (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
+        }
+    }
+}
+
+impl From<&StoredFile> for State {
+    fn from(stored: &StoredFile) -> State {
+        State {
+            size: stored.size,
+            mode: stored.mode,
+            uid: stored.owner.0,
+            gid: stored.owner.1,
+            atime: stored.mtime,
+            mtime: stored.mtime,
         }
     }
 }

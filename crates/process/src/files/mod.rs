@@ -155,6 +155,25 @@ pub struct OpenFile {
     pub mtime: (i64, u32),
 }
 
+/// A file whose whole content a checkpoint holds in the store. One that is gone can be made again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoredFile {
+    /// Its absolute path at the checkpoint.
+    pub path: PathBuf,
+    /// Which file it was.
+    pub file: Ident,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Its type and permissions.
+    pub mode: u32,
+    /// Its owner and group.
+    pub owner: (u32, u32),
+    /// When it was last written: seconds and nanoseconds since 1970.
+    pub mtime: (i64, u32),
+    /// Its extended attributes.
+    pub attributes: Attributes,
+}
+
 impl OpenFile {
     /// What a checkpoint lists of the file behind a descriptor; `None` for what is not a regular
     /// file with a name.

@@ -1,7 +1,7 @@
 //! The rollback: the program's files as they were at the last durable checkpoint.
 //!
 //! ```text
-//!   undo.0, undo.1, kept/*.record -> live records, newest first -> undo each -> cut open files -> empty all
+//!   undo.0, undo.1, kept/*.record -> live records, newest first -> undo each -> make again -> cut -> empty all
 //!                                                     |
 //!                                                     undo.progress: how far
 //! ```
@@ -10,6 +10,7 @@
 //!   are undone one at a time: a second run meets at most one change of names half undone.
 //! * Undoing bytes and attributes sets them to fixed values, so doing it twice does no harm as long
 //!   as the names are the same; a run of such records is one step of progress.
+//! * A file that is gone then, and whose content the store has, is made again. Open files are cut to their lengths.
 
 use super::error::Result;
 use super::keep::Keep;
@@ -17,8 +18,8 @@ use super::log::Log;
 use super::progress::Progress;
 use super::records::Records;
 use super::undo::Undo;
-use super::{Durability, Epoch, Ident, OpenFile};
-use std::path::Path;
+use super::{Durability, Epoch, Ident, OpenFile, StoredFile};
+use std::path::{Path, PathBuf};
 
 /// What a rollback did.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
@@ -29,16 +30,18 @@ pub struct RolledBack {
     pub files_cut: u64,
     /// Files that had to be made again: what they were, and what they are now.
     pub moved: Vec<(Ident, Ident)>,
+    /// Those of them that were gone. Their content is in the store, and not yet in them.
+    pub empty: Vec<PathBuf>,
 }
 
-/// Puts the program's files back to the checkpoint of epoch `durable`, whose context lists `open`.
-/// Empties the logs. May be killed anywhere and run again.
+/// Puts the program's files back to the checkpoint of epoch `durable`, whose context lists `open`, and whose store has
+/// the content of `stored`. Empties the logs. May be killed anywhere and run again.
 ///
 /// # Errors
 /// [`Error::Damaged`](super::Error::Damaged) and [`Error::Foreign`](super::Error::Foreign) before anything is changed; [`Error::Changed`] when
 /// another program was at the files; [`Error::Io`]. It can be run again when the cause is gone.
-pub fn rollback(dir: &Path, durable: Epoch, open: &[OpenFile]) -> Result<RolledBack> {
-    rollback_watched(dir, durable, open, &mut |_| Ok(()))
+pub fn rollback(dir: &Path, durable: Epoch, open: &[OpenFile], stored: &[StoredFile]) -> Result<RolledBack> {
+    rollback_watched(dir, durable, open, stored, &mut |_| Ok(()))
 }
 
 /// [`rollback()`], telling `watch` what comes before every change it makes. An error of `watch` stops
@@ -50,6 +53,7 @@ pub fn rollback_watched(
     dir: &Path,
     durable: Epoch,
     open: &[OpenFile],
+    stored: &[StoredFile],
     watch: &mut dyn FnMut(&'static str) -> Result<()>,
 ) -> Result<RolledBack> {
     let records = Records::open(dir, durable)?;
@@ -69,6 +73,11 @@ pub fn rollback_watched(
         done.records += 1;
     }
     undo.flush()?;
+    for file in stored {
+        if undo.make_stored_again(file)? {
+            done.empty.push(file.path.clone());
+        }
+    }
     done.files_cut = undo.cut(open)?;
     done.moved = undo.moved();
     finish(dir, durability, &keep, undo)?;

@@ -9,7 +9,7 @@ use super::format::{Attribute, Kept, Kind, Record, State, mtime_only};
 use super::keep::{self, Keep, kept_name};
 use super::path_at;
 use super::progress::Progress;
-use super::{Ident, OpenFile};
+use super::{Ident, OpenFile, StoredFile, attributes};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
@@ -19,6 +19,9 @@ use std::path::Path;
 
 /// Files written but not yet noted as undone; above this the progress is noted at once.
 const TOUCHED_MAX: usize = 256;
+
+/// In place of a record's number, for what no record is of.
+const NO_RECORD: u64 = 0;
 
 /// A rollback under way.
 pub(super) struct Undo<'a> {
@@ -157,6 +160,62 @@ impl<'a> Undo<'a> {
         }
         self.flush()?;
         Ok(cut)
+    }
+
+    /// Makes a file again that is gone, and the directories it was in: as long as it was, and empty until what the store
+    /// has of it is written to it. Whether it was gone. Where another file system lies there now it is not made.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn make_stored_again(&mut self, stored: &StoredFile) -> Result<bool> {
+        if !self.make_directories(stored)? {
+            return Ok(false);
+        }
+        let spot = needed_spot(&stored.path)?;
+        let directory = rustix::fs::fstat(&spot.dir).doing("look at", spot.dir_path)?;
+        if spot.look()?.is_some() || directory.st_dev != stored.file.dev {
+            return Ok(false);
+        }
+        self.step("make a stored file again")?;
+        let fresh = format!(".twinpage-again-{}", stored.file.ino);
+        remove_any(&spot.dir, &fresh, spot.path)?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        let made = rustix::fs::openat(&spot.dir, &fresh, flags, Mode::RUSR | Mode::WUSR);
+        let file = made.doing("make again", spot.path)?;
+        let dressed = rustix::fs::ftruncate(&file, stored.size)
+            .and_then(|()| attributes::write_all(&file, &stored.attributes))
+            .and_then(|()| keep::dress(&spot.dir, &fresh, &State::from(stored)));
+        dressed.doing("make again", spot.path)?;
+        let begun_as = self.progress.begun_as(stored.file);
+        self.put_in_place(&spot, &fresh, NO_RECORD, begun_as)?;
+        if self.sync {
+            rustix::fs::fsync(&spot.dir).doing("sync", spot.dir_path)?;
+        }
+        Ok(true)
+    }
+
+    /// Makes the directories above a file that are gone, for the file's owner. False where there is nothing to make: the
+    /// next above them is on another file system.
+    fn make_directories(&mut self, stored: &StoredFile) -> Result<bool> {
+        let mut missing = Vec::new();
+        for above in stored.path.ancestors().skip(1) {
+            match rustix::fs::stat(above) {
+                Ok(stat) if stat.st_dev == stored.file.dev => break,
+                Err(Errno::NOENT) => missing.push(above),
+                Ok(_) | Err(Errno::NOTDIR) => return Ok(false),
+                Err(error) => return Err(error).doing("look at", above),
+            }
+        }
+        for directory in missing.into_iter().rev() {
+            self.step("make a directory again")?;
+            rustix::fs::mkdir(directory, Mode::from_raw_mode(0o755)).doing("make again", directory)?;
+            let (uid, gid) = (Uid::from_raw(stored.owner.0), Gid::from_raw(stored.owner.1));
+            rustix::fs::chown(directory, Some(uid), Some(gid)).doing("set the owner of", directory)?;
+            if self.sync {
+                path_at::sync_around(directory)?;
+            }
+        }
+        Ok(true)
     }
 
     /// Files that had to be made again: what the checkpoint calls them, and what they are now.
@@ -447,15 +506,20 @@ impl<'a> Undo<'a> {
         }
         self.step("dress a file made again")?;
         keep::dress(&spot.dir, &fresh, before).doing("set the mode of", spot.path)?;
+        self.put_in_place(spot, &fresh, seq, file)
+    }
+
+    /// What was made again beside its place, as `fresh`, is noted to be `file`, and put there.
+    fn put_in_place(&mut self, spot: &Spot<'_>, fresh: &str, seq: u64, file: Ident) -> Result<()> {
         if self.sync {
-            keep::sync_file(&spot.dir, &fresh, spot.path)?;
+            keep::sync_file(&spot.dir, fresh, spot.path)?;
         }
         let stat =
-            rustix::fs::statat(&spot.dir, &fresh, AtFlags::SYMLINK_NOFOLLOW).doing("look at", spot.path)?;
+            rustix::fs::statat(&spot.dir, fresh, AtFlags::SYMLINK_NOFOLLOW).doing("look at", spot.path)?;
         self.step("note a file made again")?;
         self.progress.set_moved(seq, file, Ident::from(&stat))?;
         self.step("put a file made again in place")?;
-        rustix::fs::renameat(&spot.dir, &fresh, &spot.dir, spot.last).doing("make again", spot.path)
+        rustix::fs::renameat(&spot.dir, fresh, &spot.dir, spot.last).doing("make again", spot.path)
     }
 
     /// The names of a directory are as they were: its time of the last write too, and all is safe.

@@ -19,7 +19,7 @@
 mod mapped;
 
 use crate::error::{Error, Result};
-use crate::files::{Attributes, Ident, Ranges, Recorder, next_data, read_all};
+use crate::files::{Attributes, Ident, Ranges, Recorder, StoredFile, next_data, read_all};
 use crate::layout::Mapping;
 use crate::pages::Pages;
 use rustix::fs::{Mode, OFlags, SealFlags, Stat};
@@ -97,6 +97,25 @@ impl Saved {
     #[must_use]
     pub fn key(&self, offset: u64) -> u64 {
         key(self.id, offset)
+    }
+
+    /// A file with a name, if all of its content is held.
+    #[must_use]
+    pub fn as_stored_file(&self) -> Option<StoredFile> {
+        let Origin::Named { path } = &self.origin else {
+            return None;
+        };
+        let mut held = Ranges::default();
+        (self.parts.iter()).for_each(|(start, end)| held.add(*start..*end));
+        held.gap(0..self.size).is_none().then(|| StoredFile {
+            path: path.into(),
+            file: self.file,
+            size: self.size,
+            mode: self.mode,
+            owner: self.owner,
+            mtime: self.mtime,
+            attributes: self.attributes.clone(),
+        })
     }
 }
 

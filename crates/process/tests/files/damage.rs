@@ -96,7 +96,7 @@ fn every_flipped_byte_is_found_and_nothing_is_touched() {
                 "{durability:?}: byte {at} of {} flipped and not found",
                 good.len()
             );
-            let error = rollback(&stage.state, 0, &[]).unwrap_err();
+            let error = rollback(&stage.state, 0, &[], &[]).unwrap_err();
             assert!(
                 matches!(&error, Error::Damaged { file, .. } if *file == log),
                 "byte {at}: {error}"
@@ -104,7 +104,7 @@ fn every_flipped_byte_is_found_and_nothing_is_touched() {
         }
         assert_eq!(crashed.differences(&Tree::of(&stage.root)), "");
         std::fs::write(&log, &good).unwrap();
-        rollback(&stage.state, 0, &[]).unwrap();
+        rollback(&stage.state, 0, &[], &[]).unwrap();
         assert_eq!(before.differences(&Tree::of(&stage.root)), "");
     }
 }
@@ -137,7 +137,7 @@ fn every_flipped_digit_of_a_record_that_is_a_name_is_found() {
         let damage = check(&stage.state, 0).unwrap();
         assert_eq!(damage.len(), 1, "{how}");
         assert_eq!(damage[0].what, path.display().to_string());
-        let error = rollback(&stage.state, 0, &[]).unwrap_err();
+        let error = rollback(&stage.state, 0, &[], &[]).unwrap_err();
         assert!(
             matches!(&error, Error::Damaged { file, .. } if file == path),
             "{how}: {error}"
@@ -161,7 +161,7 @@ fn every_flipped_digit_of_a_record_that_is_a_name_is_found() {
     put(&links[0].0, &links[1].1);
     expect_damage(&links[0].0, "exchanged");
     put(&links[0].0, &links[0].1);
-    rollback(&stage.state, 0, &[]).unwrap();
+    rollback(&stage.state, 0, &[], &[]).unwrap();
     assert_eq!(before.differences(&Tree::of(&stage.root)), "");
     assert_eq!(records_that_are_names(&stage), []);
 }
@@ -176,7 +176,7 @@ fn a_change_that_is_lost_with_its_record_is_not_missed() {
     std::fs::remove_file(newest).unwrap();
     std::fs::remove_dir(stage.root.join("c")).unwrap();
     assert_eq!(check(&stage.state, 0).unwrap(), []);
-    rollback(&stage.state, 0, &[]).unwrap();
+    rollback(&stage.state, 0, &[], &[]).unwrap();
     assert_eq!(before.differences(&Tree::of(&stage.root)), "");
 }
 
@@ -205,7 +205,7 @@ fn a_log_cut_at_any_length_is_found() {
         std::fs::write(&log, &good[..len]).unwrap();
         assert_eq!(check(&stage.state, 0).unwrap().len(), 1, "cut at {len}");
         assert!(
-            matches!(rollback(&stage.state, 0, &[]), Err(Error::Damaged { .. })),
+            matches!(rollback(&stage.state, 0, &[], &[]), Err(Error::Damaged { .. })),
             "cut at {len}"
         );
     }
@@ -217,7 +217,7 @@ fn a_torn_last_record_is_ignored() {
     for durability in [Durability::Memory, Durability::Disk] {
         let (stage, log, before) = crashed(durability);
         let good = std::fs::read(&log).unwrap();
-        rollback(&stage.state, 0, &[]).unwrap();
+        rollback(&stage.state, 0, &[], &[]).unwrap();
         // Again, to the byte, and with one more record, whose mark and tail did not get there.
         let mut recorder = recorder(&stage, durability);
         overwrite(&mut recorder, &stage.root.join("a"), 4, b"new");
@@ -249,7 +249,7 @@ fn a_torn_last_record_is_ignored() {
                 assert_eq!(check(&stage.state, 0).unwrap(), [], "torn at {len}");
             }
         }
-        rollback(&stage.state, 0, &[]).unwrap();
+        rollback(&stage.state, 0, &[], &[]).unwrap();
         assert_eq!(before.differences(&Tree::of(&stage.root)), "");
     }
 }
@@ -293,7 +293,7 @@ fn an_old_header_above_new_records_is_no_damage() {
             "{sectors} sectors were written"
         );
     }
-    rollback(&stage.state, 2, &[]).unwrap();
+    rollback(&stage.state, 2, &[], &[]).unwrap();
     assert_eq!(tree.differences(&Tree::of(&stage.root)), "");
 }
 
@@ -310,7 +310,7 @@ fn a_missing_kept_file_is_found() {
     let damage = check(&stage.state, 0).unwrap();
     assert_eq!(damage.len(), 1);
     assert!(damage[0].why.contains("kept/"), "{}", damage[0].why);
-    let error = rollback(&stage.state, 0, &[]).unwrap_err();
+    let error = rollback(&stage.state, 0, &[], &[]).unwrap_err();
     assert!(error.to_string().contains("kept"), "{error}");
 }
 
@@ -323,7 +323,7 @@ fn another_version_and_a_missing_log_are_named() {
     bytes[60..64].copy_from_slice(&crc.to_le_bytes());
     std::fs::write(&log, &bytes).unwrap();
     for error in [
-        rollback(&stage.state, 0, &[]).unwrap_err(),
+        rollback(&stage.state, 0, &[], &[]).unwrap_err(),
         check(&stage.state, 0).unwrap_err(),
         describe(&stage.state).unwrap_err(),
     ] {
@@ -333,7 +333,7 @@ fn another_version_and_a_missing_log_are_named() {
         );
     }
     std::fs::remove_file(&log).unwrap();
-    let error = rollback(&stage.state, 0, &[]).unwrap_err();
+    let error = rollback(&stage.state, 0, &[], &[]).unwrap_err();
     assert!(error.to_string().contains("undo.1"), "{error}");
 }
 
@@ -354,19 +354,19 @@ fn a_rollback_comes_before_the_next_run_and_is_finished_as_begun() {
         "{error}"
     );
     let mut left = 5;
-    let killed = rollback_watched(&stage.state, 0, &[], &mut |what| {
+    let killed = rollback_watched(&stage.state, 0, &[], &[], &mut |what| {
         left -= 1;
         if left == 0 { Err(killed_here(what)) } else { Ok(()) }
     });
     assert!(killed.is_err());
     assert!(describe(&stage.state).unwrap().rollback_begun);
     assert!(matches!(
-        rollback(&stage.state, 1, &[]),
+        rollback(&stage.state, 1, &[], &[]),
         Err(Error::Order { given: 1, .. })
     ));
     let error = Recorder::create(&stage.state, options, 0).err().unwrap();
     assert!(matches!(error, Error::NotRolledBack { .. }), "{error}");
-    rollback(&stage.state, 0, &[]).unwrap();
+    rollback(&stage.state, 0, &[], &[]).unwrap();
     assert_eq!(before.differences(&Tree::of(&stage.root)), "");
     Recorder::create(&stage.state, options, 0).unwrap();
 }
@@ -375,7 +375,7 @@ fn a_rollback_comes_before_the_next_run_and_is_finished_as_begun() {
 #[test]
 fn damaged_progress_is_found_and_torn_progress_is_not_missed() {
     let (stage, _, before) = crashed(Durability::Memory);
-    let killed = rollback_watched(&stage.state, 0, &[], &mut |what| match what {
+    let killed = rollback_watched(&stage.state, 0, &[], &[], &mut |what| match what {
         "put bytes back" => Err(killed_here(what)),
         _ => Ok(()),
     });
@@ -387,14 +387,14 @@ fn damaged_progress_is_found_and_torn_progress_is_not_missed() {
         let mut bad = good.clone();
         bad[at] ^= 4;
         std::fs::write(&path, &bad).unwrap();
-        let error = rollback(&stage.state, 0, &[]).unwrap_err();
+        let error = rollback(&stage.state, 0, &[], &[]).unwrap_err();
         assert!(
             matches!(&error, Error::Damaged { file, .. } if *file == path),
             "byte {at}: {error}"
         );
     }
     std::fs::write(&path, &good[..good.len() - 10]).unwrap();
-    rollback(&stage.state, 0, &[]).unwrap();
+    rollback(&stage.state, 0, &[], &[]).unwrap();
     assert_eq!(before.differences(&Tree::of(&stage.root)), "");
 }
 
@@ -402,18 +402,18 @@ fn damaged_progress_is_found_and_torn_progress_is_not_missed() {
 fn what_another_program_did_is_named() {
     let (stage, _, _) = crashed(Durability::Memory);
     std::fs::write(stage.root.join("b"), "someone else's").unwrap();
-    let error = rollback(&stage.state, 0, &[]).unwrap_err();
+    let error = rollback(&stage.state, 0, &[], &[]).unwrap_err();
     assert!(
         matches!(&error, Error::Changed { path, .. } if *path == stage.root.join("b")),
         "{error}"
     );
     std::fs::remove_file(stage.root.join("b")).unwrap();
     std::fs::rename(stage.root.join("a"), stage.root.join("away")).unwrap();
-    let error = rollback(&stage.state, 0, &[]).unwrap_err();
+    let error = rollback(&stage.state, 0, &[], &[]).unwrap_err();
     assert!(
         matches!(&error, Error::Changed { path, .. } if *path == stage.root.join("a")),
         "{error}"
     );
     std::fs::rename(stage.root.join("away"), stage.root.join("a")).unwrap();
-    rollback(&stage.state, 0, &[]).unwrap();
+    rollback(&stage.state, 0, &[], &[]).unwrap();
 }

@@ -92,7 +92,7 @@ fn a_killed_process_comes_back() {
                 [],
                 "seed {seed} life {life}"
             );
-            records += rollback(&stage.state, durable, &open).unwrap().records;
+            records += rollback(&stage.state, durable, &open, &[]).unwrap().records;
             assert_eq!(
                 Tree::of(&stage.root).to_text(),
                 tree,

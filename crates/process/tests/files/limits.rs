@@ -116,7 +116,7 @@ fn appends_to_listed_files_cost_no_record() {
         }
         assert_eq!(recorder.describe().records, 2, "its creation, and one length");
         drop(recorder);
-        let done = rollback(&stage.state, 4, &lists[4]).unwrap();
+        let done = rollback(&stage.state, 4, &lists[4], &[]).unwrap();
         assert_eq!((done.records, done.files_cut), (0, 1));
         assert_eq!(std::fs::metadata(&path).unwrap().len(), lens[4]);
         assert_eq!(list(), lists[4]);
@@ -137,7 +137,7 @@ fn a_file_listed_by_an_epoch_that_is_lost_is_cut_too() {
     write(&mut recorder, &file, Some(6), 100).unwrap();
     file.write_all_at(&[5; 100], 6).unwrap();
     drop(recorder);
-    rollback(&stage.state, 0, &[]).unwrap();
+    rollback(&stage.state, 0, &[], &[]).unwrap();
     assert_eq!(tree.differences(&Tree::of(&stage.root)), "");
 }
 
@@ -172,7 +172,7 @@ fn a_full_log_refuses_the_change_and_a_checkpoint_makes_room() {
     write(&mut recorder, &file, Some(0), 150_000).unwrap();
     file.write_all_at(&[4; 150_000], 0).unwrap();
     drop(recorder);
-    rollback(&stage.state, 2, &[]).unwrap();
+    rollback(&stage.state, 2, &[], &[]).unwrap();
     assert_eq!(second.differences(&Tree::of(&stage.root)), "");
     assert_ne!(tree.differences(&second), "");
 }
@@ -214,7 +214,7 @@ fn on_a_full_disk() {
     write(&mut recorder, &file, Some(8_192), 5_000).unwrap();
     file.write_all_at(&[3; 13_192], 0).unwrap();
     drop(recorder);
-    rollback(&stage.state, 0, &[]).unwrap();
+    rollback(&stage.state, 0, &[], &[]).unwrap();
     assert!(std::fs::read(&path).unwrap().iter().all(|&byte| byte == 1));
 }
 

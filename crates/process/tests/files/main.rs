@@ -1,7 +1,8 @@
 //! A program's files come back to the checkpoint: every operation, random runs, killed rollbacks,
-//! torn and damaged logs, kept files on another file system, and real kills.
+//! torn and damaged logs, kept files on another file system, files that are gone, and real kills.
 
 mod damage;
+mod gone;
 mod kills;
 mod limits;
 mod operations;

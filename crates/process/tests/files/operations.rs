@@ -273,7 +273,7 @@ fn once(stage: &Stage, durability: Durability, work: &dyn Fn(&mut Work<'_>), kil
     });
     drop(recorder);
     let mut left = kill;
-    let killed = rollback_watched(&stage.state, 0, &[], &mut |what| {
+    let killed = rollback_watched(&stage.state, 0, &[], &[], &mut |what| {
         left = left.checked_sub(1).ok_or_else(|| killed_here(what))?;
         Ok(())
     });
@@ -281,7 +281,7 @@ fn once(stage: &Stage, durability: Durability, work: &dyn Fn(&mut Work<'_>), kil
     if !matches!(killed, Ok(_) | Err(Error::Poisoned(_))) {
         killed.unwrap();
     }
-    rollback(&stage.state, 0, &[]).unwrap_or_else(|error| panic!("killed before step {kill}: {error}"));
+    rollback(&stage.state, 0, &[], &[]).unwrap_or_else(|error| panic!("killed before step {kill}: {error}"));
     let differences = before.differences(&Tree::of(&stage.root));
     assert!(
         differences.is_empty(),
@@ -672,7 +672,7 @@ fn a_large_sparse_file_comes_back_with_its_holes() {
     work.truncate("sparse", 100);
     work.write_at(&file, 1 << 30, b"where nothing was");
     drop(recorder);
-    rollback(&stage.state, 0, &[]).unwrap();
+    rollback(&stage.state, 0, &[], &[]).unwrap();
     assert_eq!(file.metadata().unwrap().len(), 1 << 32);
     for (at, bytes) in marks {
         let mut read = vec![0; bytes.len()];
@@ -750,7 +750,7 @@ fn a_file_emptied_through_names_of_all_kinds_comes_back() {
         rustix::fs::openat(&dir, name, flags, Mode::empty()).unwrap();
     }
     drop(recorder);
-    rollback(&stage.state, 0, &[]).unwrap();
+    rollback(&stage.state, 0, &[], &[]).unwrap();
     assert_eq!(before.differences(&Tree::of(&stage.root)), "");
 }
 
@@ -771,7 +771,7 @@ fn a_file_open_only_for_writing_is_saved() {
     };
     work.write(&file, b"write-only");
     drop(recorder);
-    rollback(&stage.state, 0, &[]).unwrap();
+    rollback(&stage.state, 0, &[], &[]).unwrap();
     assert_eq!(before.differences(&Tree::of(&stage.root)), "");
 }
 
@@ -834,11 +834,11 @@ fn an_open_file_made_again_is_found_by_every_rollback_to_its_checkpoint() {
         // Whatever held the file is gone: another gets its number, and the file that comes back a new one.
         take_number(&path, number, away.path());
         let mut left: u32 = 3 * life;
-        let _ = rollback_watched(&stage.state, 1, &listed, &mut |what| {
+        let _ = rollback_watched(&stage.state, 1, &listed, &[], &mut |what| {
             left = left.checked_sub(1).ok_or_else(|| killed_here(what))?;
             Ok(())
         });
-        let done = rollback(&stage.state, 1, &listed).unwrap();
+        let done = rollback(&stage.state, 1, &listed, &[]).unwrap();
         assert_eq!(before.differences(&Tree::of(&stage.root)), "", "life {life}");
         let now = Ident::from(&rustix::fs::stat(&path).unwrap());
         assert!(
@@ -882,11 +882,12 @@ fn an_epoch_that_was_captured_again_stays() {
         work.unlink("b");
         drop(recorder);
         let mut left = kill;
-        let first = rollback_watched(&stage.state, 1, &[], &mut |what| {
+        let first = rollback_watched(&stage.state, 1, &[], &[], &mut |what| {
             left = left.checked_sub(1).ok_or_else(|| killed_here(what))?;
             Ok(())
         });
-        rollback(&stage.state, 1, &[]).unwrap_or_else(|error| panic!("killed before step {kill}: {error}"));
+        rollback(&stage.state, 1, &[], &[])
+            .unwrap_or_else(|error| panic!("killed before step {kill}: {error}"));
         let differences = captured.differences(&Tree::of(&stage.root));
         assert_eq!(differences, "", "killed before step {kill}");
         first.is_err()

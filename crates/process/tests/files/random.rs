@@ -98,7 +98,7 @@ fn rollback_killed(stage: &Stage, durable: u64, open: &[OpenFile], random: &mut 
         } else {
             random.below(kills / 4 + 3)
         };
-        let killed = rollback_watched(&stage.state, durable, open, &mut |what| {
+        let killed = rollback_watched(&stage.state, durable, open, &[], &mut |what| {
             left = left.checked_sub(1).ok_or_else(|| killed_here(what))?;
             Ok(())
         });
@@ -143,7 +143,7 @@ fn lives(stage: MakeStage, name: &str, options: Options, seeds: u64, kill_rollba
             if kill_rollback {
                 kills += rollback_killed(&stage, durable, &target.open, &mut random);
             } else {
-                rollback_watched(&stage.state, durable, &target.open, &mut |_| Ok(())).unwrap();
+                rollback_watched(&stage.state, durable, &target.open, &[], &mut |_| Ok(())).unwrap();
             }
             let differences = target.tree.differences(&Tree::of(&stage.root));
             assert!(

@@ -165,6 +165,7 @@ impl Round<'_> {
                 End::Finished(status) => break status,
                 End::Killed => {
                     first = false;
+                    self.check(chance);
                     self.change_form();
                     self.leave_behind();
                 }
@@ -176,6 +177,25 @@ impl Round<'_> {
             tally.resumes += u32::from(!first);
         };
         self.compare(status);
+    }
+
+    /// Looks now and then whether all that the kill left is whole.
+    fn check(&self, chance: &mut fastrand::Rng) {
+        let state = self.dir.join("state");
+        if chance.u8(0..3) > 0 || !state.join("kind").exists() {
+            return;
+        }
+        let checked = twinpage()
+            .arg("check")
+            .arg(state)
+            .output()
+            .expect("twinpage starts");
+        let found = String::from_utf8_lossy(&checked.stdout);
+        let (name, seed) = (self.campaign.name, self.campaign.seed);
+        assert!(
+            checked.status.code() != Some(1),
+            "{name}: a kill left damage; TWINPAGE_SEED={seed}: {found}"
+        );
     }
 
     /// Gives the state the form of earlier builds, if that is wanted and there is a checkpoint.

@@ -1,0 +1,91 @@
+//! Files that are gone when a program is resumed.
+
+use std::fs;
+use std::process::Command;
+
+use twinpage_campaign::{either, seed};
+
+use crate::support::chance;
+use crate::support::process::{Victim, kill};
+use crate::support::program::{named, python_with};
+use crate::support::skip;
+use crate::support::state::wait_until;
+use crate::trees::Life;
+
+/// A file that is mapped shared, all of it, comes back with what the checkpoint has of it, with the directories that it
+/// was in, and with the lock on it.
+#[test]
+fn a_mapped_file_that_is_gone_is_made_again() {
+    let Some(python) = python_with("mmap") else {
+        return skip("a mapped file that is gone", "python3", "python3");
+    };
+    let program = "import fcntl, mmap, os, time
+os.makedirs('counters/own')
+name = 'counters/own/' + str(os.getpid())
+file = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
+os.ftruncate(file, 10000)
+fcntl.flock(file, fcntl.LOCK_EX)
+shared = mmap.mmap(file, 10000)
+count = 0
+while not os.path.exists('../go'):
+    count += 1
+    shared[count % 10000] = count // 10000 + 1 & 255
+    if count == 1: open('begun', 'w')
+    time.sleep(0.0001)
+def expected(at): return (count - at) // 10000 + 1 & 255 if 0 < at <= count or count >= 10000 else 0
+right = all(shared[at] == expected(at) for at in range(10000))
+there = os.stat(name)
+other = os.open(name, os.O_RDONLY)
+try: fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB); locked = False
+except OSError: locked = True
+print(right, locked, there.st_ino == os.fstat(file).st_ino, oct(there.st_mode), open(name, 'rb').read() == shared[:])";
+    let mut life = Life::begin(&format!("exec {python} -c \"{program}\""));
+    let seed = seed();
+    let mut chance = chance(seed, "a mapped file that is gone");
+    wait_until("it has begun", || life.path("work/begun").exists());
+    for victim in [Victim::Tool, Victim::Tree].repeat(either(2, 10)) {
+        life.until_checkpoint_of(1);
+        kill(life.child(), victim, &mut chance);
+        let lost = ["work/counters", "work/counters/own"][chance.usize(..2)];
+        fs::remove_dir_all(life.path(lost)).expect("the file was there");
+        life.start(&["resume", "--every", "20ms"], &[]);
+    }
+    life.until_checkpoint_of(1);
+    fs::write(life.path("go"), "").expect("a file");
+    let (code, life) = life.end();
+    let err = life.read("err");
+    assert_eq!(
+        (code, life.read("out").as_str()),
+        (Some(0), "True True True 0o100600 True\n"),
+        "TWINPAGE_SEED={seed}: {err}"
+    );
+    assert_eq!(
+        err.matches("was gone: it is made again").count(),
+        either(4, 20),
+        "{err}"
+    );
+}
+
+/// What a Java program tells of itself in a file (`hsperfdata`) is removed by every other that begins while it is killed.
+#[test]
+fn java_goes_on_though_another_removed_its_file() {
+    let Some(line) = named("Collections.java").command(either(40, 100)) else {
+        return; // which was said
+    };
+    let java = |words: &[String]| {
+        let output = Command::new(&line[0]).args(words).output();
+        output.expect("java runs")
+    };
+    let alone = String::from_utf8_lossy(&java(&line[1..]).stdout).into_owned();
+    let mut life = Life::begin(&format!("exec {}", line.join(" ")));
+    let mut chance = chance(seed(), "Java's file");
+    wait_until("a round", || life.read("out").contains("round 3 "));
+    life.until_checkpoint_of(1);
+    kill(life.child(), Victim::Tree, &mut chance);
+    assert!(java(&["-version".to_owned()]).status.success());
+    life.start(&["resume"], &[]);
+    let (code, life) = life.end();
+    let err = life.read("err");
+    assert_eq!((code, life.read("out")), (Some(0), alone), "{err}");
+    assert!(err.contains("was gone: it is made again"), "{err}");
+}
