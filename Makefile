@@ -11,6 +11,9 @@ RUN_TESTS = env --default-signal cargo test --lib --bins --tests $(TEST)
 # Much of a test waits for programs that it kills: twice as many run at once as there are processors, and the
 # parts side by side. Clippy, which keeps both busy, has a target directory of its own: none waits for the other.
 test: export RUST_TEST_THREADS = 4
+# The errors of code that does not compile are compared (trybuild): nothing of that is run.
+test: export CARGO_PROFILE_DEV_OPT_LEVEL = 0
+test: export CARGO_PROFILE_DEV_DEBUG = false
 test: PROFILE = gate
 test:
 	cargo fmt --all --check
@@ -18,7 +21,7 @@ test:
 	$(MAKE) -k -j5 PROFILE=$(PROFILE) test-programs test-lab test-crates test-docs lint
 
 lint:
-	CARGO_TARGET_DIR=target/lint cargo clippy --profile $(PROFILE) --workspace --all-targets \
+	CARGO_TARGET_DIR=target/lint cargo clippy --profile lint --workspace --all-targets \
 		--features twinpage/serde -- -D warnings
 
 # A part of the tests: the programs under `twinpage run` and the command; the lab; all else.

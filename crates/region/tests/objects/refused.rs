@@ -173,7 +173,7 @@ fn an_instant_call_that_finds_no_room_fails_and_does_not_run_later() {
 }
 
 fn find_no_room(path: &Path) {
-    let region = Region::open(path).unwrap();
+    let region = when_free(|| Region::open(path));
     let handle = pile(&region, "pile").unwrap();
     // More than the file can ever hold.
     handle.grow(2 * DISK_BYTES).unwrap();
@@ -219,7 +219,7 @@ fn give_more_room() {
 fn a_log_full_of_calls_of_other_objects_names_them_and_goes_on_when_they_are_opened() {
     const NAME: &str = "a_log_full_of_calls_of_other_objects_names_them_and_goes_on_when_they_are_opened";
     if let Some(path) = file() {
-        let region = Region::open(path).unwrap();
+        let region = when_free(|| Region::open(&path));
         let (first, second) = (pile(&region, "first").unwrap(), pile(&region, "second").unwrap());
         second.hang();
         (0..3).for_each(|_| first.later(Vec::new()));
@@ -253,7 +253,7 @@ fn a_log_full_of_calls_of_other_objects_names_them_and_goes_on_when_they_are_ope
 fn calls_whose_arguments_have_another_type_now_are_refused_by_name() {
     const NAME: &str = "calls_whose_arguments_have_another_type_now_are_refused_by_name";
     if let Some(path) = file() {
-        let region = Region::open(path).unwrap();
+        let region = when_free(|| Region::open(&path));
         let (handle, other) = (pile(&region, "pile").unwrap(), pile(&region, "other").unwrap());
         other.hang();
         handle.note(Note(200));
@@ -279,7 +279,7 @@ fn calls_whose_arguments_have_another_type_now_are_refused_by_name() {
 fn calls_whose_arguments_cannot_be_read_again_are_refused_when_they_are_made() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pile.twin");
-    let region = Region::open(&path).unwrap();
+    let region = when_free(|| Region::open(&path));
     let handle = pile(&region, "pile").unwrap();
     let shared = share::<Pile>(&path, "pile").unwrap();
     let names = |why: &str, signature: &str| {
@@ -342,7 +342,7 @@ fn a_call_that_ends_each_opening_is_taken_out_of_the_log() {
         assert!(why.contains("no call at position"), "{why}");
         let withdrawn = withdraw(&path, ends.position).unwrap();
         assert_eq!((&*withdrawn.operation.method, withdrawn.left), ("abort", 2));
-        let region = Region::open(&path).unwrap();
+        let region = when_free(|| Region::open(&path));
         let why = withdraw(&path, ends.position).unwrap_err().to_string();
         assert!(why.contains("in use"), "{why}");
         let handle = pile(&region, "pile").unwrap();
