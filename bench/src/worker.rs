@@ -248,12 +248,12 @@ impl<E: Engine, W: Workload<E>> Worker<E, W> {
     }
 }
 
-/// One thread's operations until `until`.
+/// One thread's operations until `until`, and one at least, however late the thread begins.
 fn run<E: Engine, W: Workload<E>>(engine: &E, share: &mut W, pace: Pace, until: Instant) -> Result<Tally> {
     let mut tally = Tally::default();
     loop {
         let begun = Instant::now();
-        if begun >= until {
+        if begun >= until && tally.operations > 0 {
             return Ok(tally);
         }
         let end = match pace {
