@@ -8,7 +8,7 @@
 
 use crate::support::{again, folders, when_free};
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -348,7 +348,7 @@ fn child(test: &str, path: &Path, seed: u64) -> Child {
 }
 
 /// The file of the process this is, if it is another.
-fn role() -> Option<std::path::PathBuf> {
+fn role() -> Option<PathBuf> {
     std::env::var_os(ROLE)?;
     Some(std::env::var_os(FILE)?.into())
 }
@@ -411,9 +411,13 @@ fn killed_with_sixty_threads_an_object_is_what_its_log_makes_of_it_call_by_call(
     let kills = twinpage_campaign::either(4, 500);
     let mut random = twinpage_campaign::random();
     for folder in folders() {
-        let path = folder.path().join("table.twin");
-        let mut model = Model::new();
+        let (mut path, mut model) = (PathBuf::new(), Model::new());
         for kill in 0..kills {
+            // A table grows with its calls, and so does the time that a look at all of it takes.
+            if kill % 25 == 0 {
+                path = folder.path().join(format!("table from kill {kill}.twin"));
+                model = Model::new();
+            }
             let mut child = child(NAME, &path, random.u64(..));
             let mut lines = BufReader::new(child.stdout.take().unwrap())
                 .lines()
