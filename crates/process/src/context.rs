@@ -32,7 +32,7 @@ use crate::advice::Advice;
 use crate::clocks::Clocks;
 use crate::credentials::Credentials;
 use crate::descriptors::{Descriptor, Held, Notice};
-use crate::files::{self, OpenFile};
+use crate::files::{self, OpenFile, RolledBack};
 use crate::interrupted::Unfinished;
 use crate::ipc;
 use crate::kernel::{Kernel, Running};
@@ -42,8 +42,9 @@ use crate::objects;
 use crate::segments;
 use crate::threads::{Pending, ThreadRegisters, ThreadState};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use twinpage_core::Epoch;
 use twinpage_os::trace::{Registers, Tid};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TPCX");
@@ -79,13 +80,13 @@ pub struct VolatileState {
 }
 
 impl VolatileState {
-    /// Files with a name whose content is among the pages, all of it.
-    #[must_use]
-    pub fn stored_files(&self) -> Vec<files::StoredFile> {
-        self.objects
-            .iter()
-            .filter_map(objects::Saved::as_stored_file)
-            .collect()
+    /// Puts the program's files back to this checkpoint, of `epoch` of the state in `dir`.
+    ///
+    /// # Errors
+    /// As [`files::rollback()`].
+    pub fn roll_back_files(&self, dir: &Path, epoch: Epoch) -> files::Result<RolledBack> {
+        let stored = self.objects.iter().filter_map(objects::Saved::as_stored_file);
+        files::rollback(dir, epoch, &self.files, &stored.collect::<Vec<_>>())
     }
 }
 
@@ -311,11 +312,15 @@ impl Context {
             .map_or(self.fixed.pid, |one| one.fixed.pid)
     }
 
+    /// The program's own context, then those of its living descendants.
+    pub fn processes(&self) -> impl Iterator<Item = &Context> {
+        std::iter::once(self).chain(&self.members)
+    }
+
     /// The tables of chunks: of the program first, then of its living descendants.
     #[must_use]
     pub fn page_tables(&self) -> Vec<&[u8]> {
-        let members = self.members.iter().map(|member| &member.pages[..]);
-        std::iter::once(&self.pages[..]).chain(members).collect()
+        self.processes().map(|one| &one.pages[..]).collect()
     }
 }
 

@@ -8,7 +8,6 @@
 use crate::context;
 use crate::copy::{copy_directory, sync};
 use crate::error::{Error, Result};
-use crate::files;
 use crate::state::StateDir;
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
@@ -35,13 +34,7 @@ pub fn fork(state: &Path, new: &Path) -> Result<Epoch> {
     if context.ending().is_some() {
         return told("the program has finished: there is nothing to go on with");
     }
-    let live = &context.live;
-    files::rollback(
-        directory.path(),
-        recovered.epoch,
-        &live.files,
-        &live.stored_files(),
-    )?;
+    context.live.roll_back_files(directory.path(), recovered.epoch)?;
     let unfinished = beside(new)?;
     let made = copy_directory(
         directory.path(),

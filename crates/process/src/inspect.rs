@@ -232,9 +232,8 @@ pub(crate) fn check_locked(path: &Path, checked: &mut Checked) -> Result<()> {
 /// Each page of memory lies in a mapping, and the page table leads to places that a store can have. (A place that holds
 /// nothing is a page of zeros, which is never written.)
 fn check_pages(store: &Store, context: &Context) -> Result<Option<Damage>> {
-    let processes = std::iter::once(context).chain(&context.members);
     let tables = Pages::from_tables(store.geometry(), &context.page_tables())?;
-    for (pages, process) in tables.into_iter().zip(processes) {
+    for (pages, process) in tables.into_iter().zip(context.processes()) {
         let damage = match stray_page(&pages, &process.fixed.mappings) {
             Some(address) => Some(damage_of_page(
                 address,
@@ -259,9 +258,8 @@ fn damage_of_page(address: u64, why: impl std::fmt::Display) -> Damage {
 
 /// The first stored page of memory in no mapping whose pages are stored.
 fn stray_page(pages: &Pages, mappings: &[Mapping]) -> Option<u64> {
-    let mut captured = Ranges::default();
-    (mappings.iter().filter(|mapping| mapping.kind.is_captured()))
-        .for_each(|mapping| captured.add(mapping.range()));
+    let captured = mappings.iter().filter(|mapping| mapping.kind.is_captured());
+    let captured: Ranges = captured.map(Mapping::range).collect();
     let runs = pages.stored_runs().into_iter();
     let mut runs = runs.filter(|run| !objects::is_key(run.start));
     runs.find_map(|run| captured.gap(run)).map(|gap| gap.start)

@@ -35,8 +35,7 @@ use twinpage_os::{signals, user_signals};
 
 /// The id of a new program in its namespace: made of this process's, so that programs that run at once have different
 /// ones. Some name files by it. Threads of the inner process are below, and there is room above on every machine.
-#[must_use]
-pub fn choose_pid() -> i32 {
+fn choose_pid() -> i32 {
     const FIRST: u32 = 300;
     const DIFFERENT: u32 = 30_000;
     (FIRST + std::process::id() % DIFFERENT) as i32
@@ -137,6 +136,8 @@ pub struct Command {
     environment: CStrings,
     /// As given, for people.
     pub words: Vec<String>,
+    /// The id that its process gets.
+    pub(crate) pid: i32,
 }
 
 impl Command {
@@ -169,6 +170,7 @@ impl Command {
                 .iter()
                 .map(|word| word.to_string_lossy().into_owned())
                 .collect(),
+            pid: choose_pid(),
         })
     }
 }
@@ -315,14 +317,13 @@ fn check_elf(head: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Starts the command as process `pid`, traced, and brings it to its first instruction. `ends` are
+/// Starts the command, traced, and brings it to its first instruction. `ends` are
 /// its standard streams where twinpage relays them.
 ///
 /// # Errors
 /// When it cannot be traced or executed.
 pub fn start(
     command: &Command,
-    pid: i32,
     ends: &[Option<OwnedFd>; 3],
     terminal: Option<i32>,
     filter: &Filter,
@@ -331,6 +332,7 @@ pub fn start(
     let (gate, open_gate) = std::io::pipe().map_err(|source| Error::target("cannot make a pipe", source))?;
     let ends: [i32; 3] = std::array::from_fn(|index| ends[index].as_ref().map_or(-1, AsRawFd::as_raw_fd));
     let (gate, gate_writer) = (gate.as_raw_fd(), open_gate.as_raw_fd());
+    let pid = command.pid;
     namespaces::set_last_pid(pid - 1)
         .map_err(|source| Error::target("cannot choose the program's id", source))?;
     spawn::clone_with_pid(pid, || {

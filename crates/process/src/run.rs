@@ -5,7 +5,7 @@ use crate::clocks::Clocks;
 use crate::context::{self, Ending};
 use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
-use crate::files::{self, Recorder};
+use crate::files::{self, Recorder, RolledBack};
 use crate::inspect;
 use crate::ipc::Ipc;
 use crate::launch::{self, Command};
@@ -57,9 +57,8 @@ pub fn run(
         here.map_err(told)?;
     }
     let (directory, store) = StateDir::create(state, durability, choices).map_err(told)?;
-    let pid = launch::choose_pid();
     launch::contained(directory.place(0), move || {
-        begin(command, pid, &directory, store, pace)
+        begin(command, &directory, store, pace)
     })
 }
 
@@ -179,12 +178,12 @@ fn start_helpers() -> Result<()> {
     Ok(())
 }
 
-fn begin(command: &Command, pid: i32, directory: &StateDir, store: Store, pace: Pace) -> Result<Summary> {
+fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> Result<Summary> {
     pace.prepare_signals();
     start_helpers()?;
     let streams = Stdio::run(stdio::RealStreams::current()?, stream_options(directory))?;
     let setting = Setting::new(directory, streams, 0, directory.cpu_floor())?;
-    let (program, witness) = match to_first_instruction(setting, command, pid, directory, store.geometry()) {
+    let (program, witness) = match to_first_instruction(setting, command, directory, store.geometry()) {
         Err(error) if error.is_gone() => return Err(launch::killed_before_it_began(libc::SIGKILL)),
         started => started?,
     };
@@ -199,14 +198,12 @@ fn begin(command: &Command, pid: i32, directory: &StateDir, store: Store, pace: 
 fn to_first_instruction(
     setting: Setting,
     command: &Command,
-    pid: i32,
     directory: &StateDir,
     geometry: Geometry,
 ) -> Result<(Program, OutputCommit)> {
     let terminal = setting.streams.terminal().map(|stream| stream as i32);
     launch::start(
         command,
-        pid,
         &setting.streams.program_ends(),
         terminal,
         &setting.filter,
@@ -214,6 +211,7 @@ fn to_first_instruction(
     spawn::raise_descriptor_limit() // ours, not the program's: what it has open is open here too
         .map_err(|source| Error::target("cannot raise the limit of open files", source))?;
     let look = |source| Error::target("cannot look at the program", source);
+    let pid = command.pid;
     let process = Process::open(pid).map_err(look)?;
     let layout = Layout::open(pid).map_err(look)?;
     let tracker = program::plant_and_track(&process, pid, directory.cpu_floor())?;
@@ -257,9 +255,7 @@ fn go_on(
             ..Summary::default()
         });
     }
-    let stored = context.live.stored_files();
-    let files::RolledBack { moved, empty, .. } =
-        files::rollback(directory.path(), epoch, &context.live.files, &stored)?;
+    let RolledBack { moved, empty, .. } = context.live.roll_back_files(directory.path(), epoch)?;
     for path in empty {
         messages::tell(&format!(
             "{} was gone: it is made again, as it was at the checkpoint",

@@ -170,8 +170,6 @@ pub struct StoredFile {
     pub owner: (u32, u32),
     /// When it was last written: seconds and nanoseconds since 1970.
     pub mtime: (i64, u32),
-    /// Its extended attributes.
-    pub attributes: Attributes,
 }
 
 impl OpenFile {

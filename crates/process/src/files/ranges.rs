@@ -8,6 +8,14 @@ use std::ops::Range;
 #[derive(Default, Debug)]
 pub(crate) struct Ranges(Vec<Range<u64>>);
 
+impl FromIterator<Range<u64>> for Ranges {
+    fn from_iter<I: IntoIterator<Item = Range<u64>>>(ranges: I) -> Ranges {
+        let mut all = Ranges::default();
+        ranges.into_iter().for_each(|range| all.add(range));
+        all
+    }
+}
+
 impl Ranges {
     /// Empties the set and keeps its memory.
     pub(crate) fn clear(&mut self) {

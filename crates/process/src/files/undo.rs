@@ -9,7 +9,7 @@ use super::format::{Attribute, Kept, Kind, Record, State, mtime_only};
 use super::keep::{self, Keep, kept_name};
 use super::path_at;
 use super::progress::Progress;
-use super::{Ident, OpenFile, StoredFile, attributes};
+use super::{Ident, OpenFile, StoredFile};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
@@ -168,14 +168,12 @@ impl<'a> Undo<'a> {
     /// # Errors
     /// [`Error::Io`].
     pub(super) fn make_stored_again(&mut self, stored: &StoredFile) -> Result<bool> {
-        if !self.make_directories(stored)? {
-            return Ok(false);
+        match rustix::fs::statat(CWD, &stored.path, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) if self.make_directories(stored)? => {}
+            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
+            Err(error) => return Err(error).doing("look at", &stored.path),
         }
         let spot = needed_spot(&stored.path)?;
-        let directory = rustix::fs::fstat(&spot.dir).doing("look at", spot.dir_path)?;
-        if spot.look()?.is_some() || directory.st_dev != stored.file.dev {
-            return Ok(false);
-        }
         self.step("make a stored file again")?;
         let fresh = format!(".twinpage-again-{}", stored.file.ino);
         remove_any(&spot.dir, &fresh, spot.path)?;
@@ -183,14 +181,11 @@ impl<'a> Undo<'a> {
         let made = rustix::fs::openat(&spot.dir, &fresh, flags, Mode::RUSR | Mode::WUSR);
         let file = made.doing("make again", spot.path)?;
         let dressed = rustix::fs::ftruncate(&file, stored.size)
-            .and_then(|()| attributes::write_all(&file, &stored.attributes))
             .and_then(|()| keep::dress(&spot.dir, &fresh, &State::from(stored)));
         dressed.doing("make again", spot.path)?;
         let begun_as = self.progress.begun_as(stored.file);
         self.put_in_place(&spot, &fresh, NO_RECORD, begun_as)?;
-        if self.sync {
-            rustix::fs::fsync(&spot.dir).doing("sync", spot.dir_path)?;
-        }
+        self.sync_directory(&spot)?;
         Ok(true)
     }
 
@@ -526,6 +521,10 @@ impl<'a> Undo<'a> {
     fn end_directory(&mut self, spot: &Spot<'_>, mtime: (i64, u32)) -> Result<()> {
         self.step("set the time of a directory")?;
         set_mtime(spot.dir_path, mtime)?;
+        self.sync_directory(spot)
+    }
+
+    fn sync_directory(&self, spot: &Spot<'_>) -> Result<()> {
         if !self.sync {
             return Ok(());
         }

@@ -199,17 +199,13 @@ impl Memory {
 
     /// Anonymous memory in chunks without hot pages, as of the last stop.
     fn cold_parts(&self) -> Ranges {
-        let (mut cold, mut parts) = (Ranges::default(), Ranges::default());
-        for (range, stays_writable) in self.strategies() {
-            if !stays_writable {
-                cold.add(range);
-            }
-        }
+        let cold = (self.strategies().into_iter()).filter(|(_, stays_writable)| !stays_writable);
+        let cold: Ranges = cold.map(|(range, _)| range).collect();
         let mappings = self.mappings().iter();
-        for mapping in mappings.filter(|mapping| mapping.kind == Kind::Anonymous) {
-            cold.within(mapping.range()).for_each(|part| parts.add(part));
-        }
-        parts
+        let anonymous = mappings.filter(|mapping| mapping.kind == Kind::Anonymous);
+        anonymous
+            .flat_map(|mapping| cold.within(mapping.range()))
+            .collect()
     }
 
     /// Begins to track anonymous memory that was mapped since the last stop, and adds it to `parts`.

@@ -99,22 +99,23 @@ impl Saved {
         key(self.id, offset)
     }
 
+    fn held(&self) -> Ranges {
+        self.parts.iter().map(|(start, end)| *start..*end).collect()
+    }
+
     /// A file with a name, if all of its content is held.
     #[must_use]
     pub fn as_stored_file(&self) -> Option<StoredFile> {
         let Origin::Named { path } = &self.origin else {
             return None;
         };
-        let mut held = Ranges::default();
-        (self.parts.iter()).for_each(|(start, end)| held.add(*start..*end));
-        held.gap(0..self.size).is_none().then(|| StoredFile {
+        self.held().gap(0..self.size).is_none().then(|| StoredFile {
             path: path.into(),
             file: self.file,
             size: self.size,
             mode: self.mode,
             owner: self.owner,
             mtime: self.mtime,
-            attributes: self.attributes.clone(),
         })
     }
 }
@@ -191,10 +192,7 @@ impl Objects {
             let Ok(stat) = rustix::fs::fstat(&file) else {
                 continue;
             };
-            let mut parts = (!saved.parts.is_empty()).then(Ranges::default);
-            for (start, end) in &saved.parts {
-                parts.iter_mut().for_each(|parts| parts.add(*start..*end));
-            }
+            let parts = (!saved.parts.is_empty()).then(|| saved.held());
             objects.insert(Object {
                 id: saved.id,
                 ident: Ident::from(&stat),

@@ -287,7 +287,7 @@ impl Program {
             self.tell_resumed(signal, context);
         }
         self.adopt_all(descendants, &context.tree);
-        for one in std::iter::once(context).chain(&context.members) {
+        for one in context.processes() {
             let threads = one.threads.iter();
             threads.for_each(|thread| self.begins_at(thread.tid, &thread.registers));
         }

@@ -299,8 +299,7 @@ fn filler<'a>(
 /// The next process or thread gets the id that it would have got: not one that a process had which the program may
 /// remember.
 fn go_on_with_ids(context: &Context) -> Result<()> {
-    let all = std::iter::once(context).chain(&context.members);
-    let threads = all.flat_map(|one| one.threads.iter().map(|thread| thread.tid));
+    let threads = (context.processes()).flat_map(|one| one.threads.iter().map(|thread| thread.tid));
     let members = context.tree.members.iter().map(|member| member.pid);
     let last = match context.fixed.last_id {
         0 => threads.chain(members).max().unwrap_or_default(),

@@ -95,8 +95,9 @@ impl Made {
             let opened = dressed.map_err(|error| Error::target(what(), error.into()))?;
             ours.push((saved, opened));
         }
-        let processes = std::iter::once(context).chain(&context.members);
-        let mapped = processes.map(|one| (one.fixed.pid, &one.fixed.mappings[..]));
+        let mapped = context
+            .processes()
+            .map(|one| (one.fixed.pid, &one.fixed.mappings[..]));
         Ok(Objects::restored(ours, mapped))
     }
 }

@@ -127,8 +127,7 @@ struct Growing<'a> {
 
 impl<'a> Growing<'a> {
     fn new(first: &'a Process, context: &'a Context) -> Growing<'a> {
-        let threads = std::iter::once(context).chain(&context.members);
-        let mut taken: BTreeSet<i32> = threads
+        let mut taken: BTreeSet<i32> = (context.processes())
             .flat_map(|context| context.threads.iter().map(|thread| thread.tid))
             .collect();
         for member in &context.tree.members {

@@ -27,7 +27,6 @@ fn listed(path: &Path) -> (OpenFile, StoredFile) {
         mode: 0o100_640,
         owner: (stat.st_uid, stat.st_gid),
         mtime,
-        attributes: Vec::new(),
     };
     (open, stored)
 }

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout};
 use std::time::Duration;
 use twinpage::collections::Vec as List;
 use twinpage::objects::Follower;
-use twinpage::{Heap, Persist, Region, Update};
+use twinpage::{Heap, Options, Persist, Region, Update};
 
 const ROLE: &str = "TWINPAGE_TEST_ROLE";
 const FOLDER: &str = "TWINPAGE_TEST_FOLDER";
@@ -140,15 +140,18 @@ fn a_copy_has_the_leaders_bytes_at_each_acknowledged_commit() {
     }
 }
 
+fn options() -> Options {
+    Region::options().every(Duration::from_millis(3))
+}
+
 fn open(path: &Path) -> Region {
-    when_free(|| Region::options().every(Duration::from_millis(3)).open(path))
+    when_free(|| options().open(path))
 }
 
 /// After a power cut, and one that took what was flushed as well: a page that cannot be read is an error of the opening.
 /// Touched unread, it would end all tests at once (SIGBUS).
 fn open_after_cut(path: &Path) -> Region {
-    let options = || Region::options().every(Duration::from_millis(3)).checked();
-    when_free(|| options().open(path))
+    when_free(|| options().checked().open(path))
 }
 
 fn ledger(region: &Region) -> LedgerHandle {
