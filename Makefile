@@ -9,7 +9,10 @@ TEST = --profile $(PROFILE) --workspace --features twinpage/serde --no-fail-fast
 RUN_TESTS = env --default-signal cargo test --lib --bins --tests $(TEST)
 
 # Much of a test waits for programs that it kills: twice as many run at once as there are processors, and the
-# parts side by side. Clippy, which keeps both busy, has a target directory of its own: none waits for the other.
+# parts side by side. Clippy and the lab, which keep both busy and are over first, have what the others leave; a nice
+# value would not do, for whoever wakes up waits for their slice. Clippy has a target directory of its own: none waits
+# for the other.
+LAST = chrt --idle 0
 test: export RUST_TEST_THREADS = 4
 # The errors of code that does not compile are compared (trybuild): nothing of that is run.
 test: export CARGO_PROFILE_DEV_OPT_LEVEL = 0
@@ -21,19 +24,19 @@ test:
 	$(MAKE) -k -j5 PROFILE=$(PROFILE) test-programs test-lab test-crates test-docs lint
 
 lint:
-	CARGO_TARGET_DIR=target/lint cargo clippy --profile lint --workspace --all-targets \
+	CARGO_TARGET_DIR=target/lint $(LAST) cargo clippy --profile lint --workspace --all-targets \
 		--features twinpage/serde -- -D warnings
 
 # A part of the tests: the programs under `twinpage run` and the command; the lab; all else.
-PART = TWINPAGE_PART=$(1) $(RUN_TESTS) --config 'target."cfg(unix)".runner="$(CURDIR)/.ci/part"'
+PART = env TWINPAGE_PART=$(1) $(RUN_TESTS) --config 'target."cfg(unix)".runner="$(CURDIR)/.ci/part"'
 test-programs:
 	$(call PART,programs)
 test-lab:
-	$(call PART,lab)
+	$(LAST) $(call PART,lab)
 test-crates:
 	$(call PART,crates)
 test-docs:
-	cargo test --doc $(TEST)
+	$(LAST) cargo test --doc $(TEST)
 
 # What the gate does not run, in its shortest form: a power cut of each medium, a sanitizer over the smallest tests.
 # Some minutes. Run it before an issue is called resolved: what is never run breaks unseen.

@@ -197,7 +197,7 @@ impl Program {
                 Decision::Run
             });
         }
-        if descriptors::is_pseudo(&fd) {
+        if self.files.is_pseudo(&fd, &stat)? {
             return Ok(self.before_setting(&fd));
         }
         self.record(&Change::Write {
@@ -366,7 +366,7 @@ impl Program {
             return Ok(Decision::Run);
         };
         let there = entry(&start, &path);
-        let still_open = !directory && there.is_some_and(|stat| self.is_open(&stat));
+        let still_open = !directory && there.is_some_and(|stat| self.is_open_by_another_name(&stat));
         if let Some(stat) = there {
             self.descriptors.touch_name(&stat);
         }
@@ -412,7 +412,7 @@ impl Program {
             return Ok(Decision::Run); // the kernel will refuse it
         };
         let (moved, replaced) = (entry(&from_start, &from), entry(&to_start, &to));
-        let still_open = replaced.is_some_and(|stat| self.is_open(&stat));
+        let still_open = replaced.is_some_and(|stat| self.is_open_by_another_name(&stat));
         for stat in moved.iter().chain(&replaced) {
             self.touch_moved(stat);
         }
@@ -448,8 +448,12 @@ impl Program {
         }
     }
 
-    /// Whether the program or a descendant has this file open.
-    fn is_open(&mut self, stat: &Stat) -> bool {
+    /// Whether the program or a descendant has open a file that has several names. One that loses its only name needs no
+    /// other, so that the processes need not be asked.
+    fn is_open_by_another_name(&mut self, stat: &Stat) -> bool {
+        if stat.st_nlink <= 1 {
+            return false;
+        }
         let file = Ident::from(stat);
         if self.objects.find(file).is_some() {
             return true; // mapped, perhaps

@@ -9,6 +9,7 @@ use super::options::OWN_MAX;
 use super::path_at::{self, Found};
 use super::reach::Reach;
 use super::recorder::Tracked;
+use super::seen;
 use super::{Durability, Ident, PathAt, Recorded, Target};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{OFlags, Stat};
@@ -36,7 +37,7 @@ struct Save {
 
 impl Recorder {
     pub(super) fn write(&mut self, fd: BorrowedFd<'_>, at: Option<u64>, len: u64) -> Result<Recorded> {
-        let stat = path_at::stat(fd)?;
+        let stat = seen::stat(fd)?;
         if !self.has_content(fd, &stat)? {
             return Ok(Recorded::NotTracked);
         }
@@ -54,7 +55,7 @@ impl Recorder {
         let start = match at {
             Some(at) => at,
             None => {
-                let at = rustix::fs::tell(fd).doing("find the offset of", path_at::proc_name(fd))?;
+                let at = rustix::fs::tell(fd).doing("find the offset of", seen::proc_name(fd))?;
                 // Only an offset inside the old content makes it matter whether the write appends.
                 if at < file.base && appends(fd)? {
                     stat.st_size as u64
@@ -91,7 +92,7 @@ impl Recorder {
     }
 
     pub(super) fn allocate(&mut self, fd: BorrowedFd<'_>, mode: u32, at: u64, len: u64) -> Result<Recorded> {
-        let stat = path_at::stat(fd)?;
+        let stat = seen::stat(fd)?;
         if !self.has_content(fd, &stat)? {
             return Ok(Recorded::NotTracked);
         }
@@ -125,7 +126,7 @@ impl Recorder {
             return Ok(Recorded::Covered);
         }
         let follow = !flags.contains(OFlags::NOFOLLOW) && !flags.contains(OFlags::CREATE | OFlags::EXCL);
-        let Some(found) = path_at::find(place, follow)? else {
+        let Some(found) = path_at::find(&mut self.opened, place, follow)? else {
             return Ok(Recorded::Covered);
         };
         match found.stat {
@@ -153,14 +154,14 @@ impl Recorder {
     pub(super) fn attributes(&mut self, target: Target<'_>) -> Result<Recorded> {
         match target {
             Target::Open(fd) => {
-                let stat = path_at::stat(fd)?;
+                let stat = seen::stat(fd)?;
                 if self.is_nameless(fd, &stat) || !self.is_tracked(fd, &stat)? {
                     return Ok(Recorded::NotTracked);
                 }
                 self.save_attributes(&Reach::Open(fd), &stat)
             }
             Target::Named { place, follow } => {
-                let Some(found) = path_at::find(place, follow)? else {
+                let Some(found) = path_at::find(&mut self.opened, place, follow)? else {
                     return Ok(Recorded::Covered);
                 };
                 let Some(stat) = found.stat else {
@@ -178,7 +179,7 @@ impl Recorder {
     pub(super) fn extended_attribute(&mut self, target: Target<'_>, name: &OsStr) -> Result<Recorded> {
         match target {
             Target::Open(fd) => {
-                let stat = path_at::stat(fd)?;
+                let stat = seen::stat(fd)?;
                 if self.is_nameless(fd, &stat) || !self.is_tracked(fd, &stat)? {
                     return Ok(Recorded::NotTracked);
                 }
@@ -187,7 +188,7 @@ impl Recorder {
                 self.save_extended(&Reach::Open(fd), &stat, name, (len, value))
             }
             Target::Named { place, follow } => {
-                let Some(found) = path_at::find(place, follow)? else {
+                let Some(found) = path_at::find(&mut self.opened, place, follow)? else {
                     return Ok(Recorded::Covered);
                 };
                 let Some(stat) = found.stat else {
@@ -222,7 +223,7 @@ impl Recorder {
         // An access control list changes the mode with it.
         self.save_attributes(reach, stat)?;
         let path = self.name(reach, stat)?;
-        let once = !path_at::is_directory(stat);
+        let once = !seen::is_directory(stat);
         let safety = self.safety_of_content(stat.st_dev);
         let Some(file) = self.files.get_mut(&Ident::from(stat)) else {
             return Ok(Recorded::Covered);
@@ -250,7 +251,7 @@ impl Recorder {
 
     /// Whether the file is regular and has a name a rollback could find it by.
     fn has_content(&mut self, fd: BorrowedFd<'_>, stat: &Stat) -> Result<bool> {
-        Ok(path_at::is_regular(stat) && !self.is_nameless(fd, stat) && self.is_tracked(fd, stat)?)
+        Ok(seen::is_regular(stat) && !self.is_nameless(fd, stat) && self.is_tracked(fd, stat)?)
     }
 
     fn with_target(
@@ -260,7 +261,7 @@ impl Recorder {
     ) -> Result<Recorded> {
         match target {
             Target::Open(fd) => {
-                let stat = path_at::stat(fd)?;
+                let stat = seen::stat(fd)?;
                 if !self.has_content(fd, &stat)? {
                     return Ok(Recorded::NotTracked);
                 }
@@ -269,7 +270,7 @@ impl Recorder {
                 then(self, &reach, &stat)
             }
             Target::Named { place, follow } => {
-                let Some(found) = path_at::find(place, follow)? else {
+                let Some(found) = path_at::find(&mut self.opened, place, follow)? else {
                     return Ok(Recorded::Covered);
                 };
                 let Some(stat) = found.stat else {
@@ -289,7 +290,7 @@ impl Recorder {
         if !self.is_tracked_name(found, stat)? {
             return Ok(Recorded::NotTracked);
         }
-        if !path_at::is_regular(stat) {
+        if !seen::is_regular(stat) {
             return Ok(Recorded::Covered);
         }
         self.not_our_own(&found.path)?;
@@ -354,7 +355,7 @@ impl Recorder {
         };
         file.sync_all = true;
         // Of a directory every change is recorded: an undo in between may depend on its mode.
-        let once = !path_at::is_directory(stat);
+        let once = !seen::is_directory(stat);
         if once && (file.born || file.attributes || self.created.contains(&path)) {
             return Ok(Recorded::Covered);
         }
@@ -397,7 +398,7 @@ fn save_gaps(
 
 fn is_writable(found: &Found) -> bool {
     let (access, flags) = (rustix::fs::Access::WRITE_OK, rustix::fs::AtFlags::EACCESS);
-    rustix::fs::accessat(&found.parent, &found.last, access, flags).is_ok()
+    rustix::fs::accessat(&found.parent.fd, &found.last, access, flags).is_ok()
 }
 
 fn unreadable(error: rustix::io::Errno, path: &std::path::Path) -> Error {
@@ -428,6 +429,6 @@ fn wanted(save: &Save, content: u64) -> Range<u64> {
 }
 
 fn appends(fd: BorrowedFd<'_>) -> Result<bool> {
-    let flags = rustix::fs::fcntl_getfl(fd).doing("read the flags of", path_at::proc_name(fd))?;
+    let flags = rustix::fs::fcntl_getfl(fd).doing("read the flags of", seen::proc_name(fd))?;
     Ok(flags.contains(OFlags::APPEND))
 }

@@ -11,9 +11,10 @@ use super::format::{DATA_MAX, Draft, Kept, Kind};
 use super::keep::Keep;
 use super::log::Log;
 use super::options::{OWN_MAX, Options};
-use super::path_at::{self, Found};
+use super::path_at::Found;
 use super::reach::duplicate;
 use super::safety::Safety;
+use super::seen;
 use super::whole::{read_at, sync_directory};
 use super::{Durability, Epoch, Ident, named};
 use rustix::fd::OwnedFd;
@@ -203,7 +204,8 @@ impl Journal {
         if self.renamed_in.len() >= OWN_MAX {
             self.settle_names()?;
         }
-        self.renamed_in.insert(dir, (self.tag, duplicate(&found.parent)?));
+        self.renamed_in
+            .insert(dir, (self.tag, duplicate(&found.parent.fd)?));
         Ok(())
     }
 
@@ -213,7 +215,7 @@ impl Journal {
     /// [`Error::Io`].
     pub(super) fn settle_names(&mut self) -> Result<()> {
         for (_, (_, dir)) in self.renamed_in.drain() {
-            rustix::fs::fsync(&dir).doing("sync the directory", path_at::proc_name(&dir))?;
+            rustix::fs::fsync(&dir).doing("sync the directory", seen::proc_name(&dir))?;
         }
         Ok(())
     }

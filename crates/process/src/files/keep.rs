@@ -8,6 +8,7 @@ use super::attributes;
 use super::error::{Doing, Error, Refusal, Result};
 use super::format::{Kept, State};
 use super::path_at::{self, Found};
+use super::seen;
 use super::{Durability, Ident};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid};
@@ -98,7 +99,7 @@ impl Keep {
         (seq, room): (u64, u64),
         synced: bool,
     ) -> Result<(Kept, u64)> {
-        if path_at::is_directory(stat) {
+        if seen::is_directory(stat) {
             refuse_attributes(&found.path)?;
             return Ok((Kept::Directory, 0));
         }
@@ -173,18 +174,18 @@ impl Keep {
 
     fn link(&self, found: &Found, seq: u64) -> Result<(), Errno> {
         let name = kept_name(seq);
-        rustix::fs::linkat(&found.parent, &found.last, &self.dir, &name, AtFlags::empty())
+        rustix::fs::linkat(&found.parent.fd, &found.last, &self.dir, &name, AtFlags::empty())
     }
 
     fn copy(&self, found: &Found, stat: &Stat, seq: u64) -> Result<()> {
         if stat.st_nlink > 1 {
             return Err(Refusal::LinkedElsewhere(found.path.clone()).into());
         }
-        if path_at::kind(stat) != FileType::RegularFile {
+        if seen::kind(stat) != FileType::RegularFile {
             refuse_attributes(&found.path)?;
         }
         let copied = copy(
-            &found.parent,
+            &found.parent.fd,
             found.last.as_ref(),
             &found.path,
             &self.dir,
@@ -232,7 +233,7 @@ pub(super) fn copy(
     to: &str,
     stat: &Stat,
 ) -> Result<()> {
-    match path_at::kind(stat) {
+    match seen::kind(stat) {
         FileType::Symlink => {
             let target = rustix::fs::readlinkat(from_dir, from, Vec::new()).doing("read the link", shown)?;
             rustix::fs::symlinkat(target, to_dir, to).doing("copy", shown)
@@ -294,7 +295,7 @@ pub(super) fn dress(dir: impl AsFd, name: &str, state: &State) -> Result<(), Err
         let (uid, gid) = (Uid::from_raw(state.uid), Gid::from_raw(state.gid));
         rustix::fs::chownat(&dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
     }
-    if path_at::kind(&is) != FileType::Symlink {
+    if seen::kind(&is) != FileType::Symlink {
         rustix::fs::chmodat(&dir, name, Mode::from_raw_mode(state.mode), AtFlags::empty())?;
     }
     rustix::fs::utimensat(&dir, name, &state.timestamps(), AtFlags::SYMLINK_NOFOLLOW)

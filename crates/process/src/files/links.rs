@@ -12,6 +12,7 @@ use super::format::Kept;
 use super::keep::relative_name;
 use super::path_at;
 use super::reach::Reach;
+use super::seen;
 use super::{Epoch, Ident, OpenFile, PathAt, Target};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
@@ -110,16 +111,16 @@ impl Recorder {
     /// # Errors
     /// [`super::Error::Io`] when a name cannot be looked up.
     pub fn note_link(&mut self, old: Target<'_>, new: PathAt<'_>) -> Result<()> {
-        let Some(new) = path_at::find(new, false)? else {
+        let Some(new) = path_at::find(&mut self.opened, new, false)? else {
             return Ok(());
         };
         let Ok(opened) = open_path(old) else {
             return Ok(()); // the call will fail
         };
-        let stat = path_at::stat(&opened)?;
+        let stat = seen::stat(&opened)?;
         if stat.st_nlink == 0 {
             // It gets its first name, and was not synced with the epochs that wrote it.
-            match path_at::reopen(CWD, &path_at::proc_name(&opened), OFlags::empty()) {
+            match path_at::reopen(CWD, &seen::proc_name(&opened), OFlags::empty()) {
                 Ok(file) => self.sync(file),
                 Err(_) => self.sync_everything(),
             }
@@ -181,8 +182,8 @@ impl Recorder {
     /// # Errors
     /// As [`Recorder::name_of`], and when it cannot be looked at.
     pub fn open_file(&self, fd: BorrowedFd<'_>, known: Option<&Path>) -> Result<Option<OpenFile>> {
-        let stat = path_at::stat(fd)?;
-        if !path_at::is_regular(&stat) {
+        let stat = seen::stat(fd)?;
+        if !seen::is_regular(&stat) {
             return Ok(None);
         }
         if let Some(known) = known
@@ -242,7 +243,7 @@ impl Recorder {
     /// A file that the program has open loses the name `path`: another must be known, or none be left.
     pub(super) fn will_be_known(&self, path: &Path, stat: &Stat) -> Result<()> {
         let look = || rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
-        if path_at::is_directory(stat) || self.count(Ident::from(stat), look).is_ok_and(|names| names <= 1) {
+        if seen::is_directory(stat) || self.count(Ident::from(stat), look).is_ok_and(|names| names <= 1) {
             return Ok(());
         }
         match self.links.other_name(stat, path) {

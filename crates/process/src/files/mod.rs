@@ -49,6 +49,7 @@ mod links;
 mod log;
 mod named;
 mod names;
+mod opened;
 mod options;
 mod path_at;
 mod progress;
@@ -58,6 +59,7 @@ mod recorder;
 mod records;
 mod rollback;
 mod safety;
+mod seen;
 mod sync;
 mod undo;
 mod whole;
@@ -79,6 +81,7 @@ pub(crate) use ranges::Ranges;
 
 use journal::Journal;
 use links::Links;
+use opened::Opened;
 use recorder::{Listed, System, Tracked};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{OFlags, Stat};
@@ -101,6 +104,7 @@ pub struct Recorder {
     links: Links,
     systems: Vec<System>,
     dirs: Directories,
+    opened: Opened,
     whole: HashMap<u64, OwnedFd>,
     /// Files changed otherwise than by what was recorded.
     others: Vec<OwnedFd>,
@@ -180,8 +184,8 @@ impl OpenFile {
     /// [`Error::Io`] when the descriptor cannot be looked at, [`Refusal::NoName`] when its name
     /// cannot be seen from here.
     pub fn of(fd: BorrowedFd<'_>) -> Result<Option<OpenFile>> {
-        let stat = path_at::stat(fd)?;
-        if !path_at::is_regular(&stat) || stat.st_nlink == 0 {
+        let stat = seen::stat(fd)?;
+        if !seen::is_regular(&stat) || stat.st_nlink == 0 {
             return Ok(None);
         }
         Ok(Some(OpenFile::named(path_at::name_of(fd, &stat)?, &stat)))

@@ -5,6 +5,7 @@ use super::error::{Refusal, Result};
 use super::format::{Draft, Kept, Kind, State};
 use super::path_at::{self, Found};
 use super::safety::Safety;
+use super::seen;
 use super::whole::sync_directory;
 use super::{Ident, New, PathAt, Recorded};
 use rustix::fs::{FileType, RenameFlags, Stat};
@@ -19,7 +20,7 @@ struct Directory {
 
 impl Recorder {
     pub(super) fn create_name(&mut self, place: PathAt<'_>, new: New) -> Result<Recorded> {
-        let Some(found) = path_at::find(place, false)? else {
+        let Some(found) = path_at::find(&mut self.opened, place, false)? else {
             return Ok(Recorded::Covered);
         };
         if found.stat.is_some() {
@@ -57,17 +58,17 @@ impl Recorder {
     }
 
     pub(super) fn unlink(&mut self, place: PathAt<'_>, still_open: bool) -> Result<Recorded> {
-        let Some(found) = path_at::find(place, false)? else {
+        let Some(found) = path_at::find(&mut self.opened, place, false)? else {
             return Ok(Recorded::Covered);
         };
         let Some(stat) = found.stat else {
             return Ok(Recorded::Covered);
         };
-        if path_at::is_directory(&stat) {
+        if seen::is_directory(&stat) {
             return Ok(Recorded::Covered);
         }
         if matches!(
-            path_at::kind(&stat),
+            seen::kind(&stat),
             FileType::BlockDevice | FileType::CharacterDevice
         ) {
             return Ok(Recorded::NotTracked);
@@ -76,10 +77,10 @@ impl Recorder {
     }
 
     pub(super) fn rmdir(&mut self, place: PathAt<'_>) -> Result<Recorded> {
-        let Some(found) = path_at::find(place, false)? else {
+        let Some(found) = path_at::find(&mut self.opened, place, false)? else {
             return Ok(Recorded::Covered);
         };
-        let Some(stat) = found.stat.filter(path_at::is_directory) else {
+        let Some(stat) = found.stat.filter(seen::is_directory) else {
             return Ok(Recorded::Covered);
         };
         self.remove(&found, &stat, false, Kind::Rmdir)
@@ -150,7 +151,10 @@ impl Recorder {
         flags: u32,
         still_open: bool,
     ) -> Result<Recorded> {
-        let (Some(from), Some(to)) = (path_at::find(from, false)?, path_at::find(to, false)?) else {
+        let (Some(from), Some(to)) = (
+            path_at::find(&mut self.opened, from, false)?,
+            path_at::find(&mut self.opened, to, false)?,
+        ) else {
             return Ok(Recorded::Covered);
         };
         let Some(stat) = from.stat else {
@@ -170,8 +174,7 @@ impl Recorder {
         }
         let replaced = to.stat;
         let same = replaced.is_some_and(|other| Ident::from(&other) == Ident::from(&stat));
-        let mismatch =
-            replaced.is_some_and(|other| path_at::is_directory(&other) != path_at::is_directory(&stat));
+        let mismatch = replaced.is_some_and(|other| seen::is_directory(&other) != seen::is_directory(&stat));
         if same || mismatch || (flags.contains(RenameFlags::NOREPLACE) && replaced.is_some()) {
             return Ok(Recorded::Covered);
         }
@@ -188,7 +191,7 @@ impl Recorder {
         // A replaced file that was born in this epoch is not missed.
         let replaced = to
             .stat
-            .filter(|other| path_at::is_directory(other) || !self.created.contains(&to.path));
+            .filter(|other| seen::is_directory(other) || !self.created.contains(&to.path));
         let draft = Draft {
             file: Ident::from(stat),
             before: State::from(stat),
@@ -215,7 +218,7 @@ impl Recorder {
         if let Some(other) = &replaced {
             self.note_kept(other, kept);
         }
-        self.forget_created(&[&from.path, &to.path], path_at::is_directory(stat));
+        self.forget_created(&[&from.path, &to.path], seen::is_directory(stat));
         self.links.renamed(&from.path, &to.path);
         Ok(Recorded::Saved)
     }
@@ -244,7 +247,7 @@ impl Recorder {
         let safety = self.safety_of_names(&[from, to], dir.file.dev);
         self.journal.change(safety, |journal| journal.append(&draft))?;
         self.note_renamed(safety, &[(&dir, from), (&other_dir, to)])?;
-        let directories = path_at::is_directory(stat) || path_at::is_directory(&other);
+        let directories = seen::is_directory(stat) || seen::is_directory(&other);
         self.forget_created(&[&from.path, &to.path], directories);
         self.links.renamed(&from.path, &to.path);
         self.links.renamed(&to.path, &from.path);
@@ -255,6 +258,7 @@ impl Recorder {
     fn forget_created(&mut self, paths: &[&Path], directory: bool) {
         if directory {
             self.created.clear();
+            self.opened.clear();
         }
         for &path in paths {
             self.created.remove(path);
@@ -285,8 +289,8 @@ impl Recorder {
 
     /// The directory of a name that is about to change; `None` on a pseudo file system.
     fn directory(&mut self, found: &Found) -> Result<Option<Directory>> {
-        let stat = path_at::stat(&found.parent)?;
-        if !self.is_tracked(&found.parent, &stat)? {
+        let stat = seen::stat(&found.parent.fd)?;
+        if !self.is_tracked(&found.parent.fd, &stat)? {
             return Ok(None);
         }
         self.not_our_own(&found.path)?;

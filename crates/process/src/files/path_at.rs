@@ -1,66 +1,30 @@
 //! Finding what a name or a descriptor means, without changing anything.
 
-use super::error::{Doing, Error, Refusal, Result};
+use super::error::{Doing, Refusal, Result};
+use super::opened::{OpenDirectory, Opened};
+use super::seen::{kind, link_of, stat, will_fail};
 use super::{Ident, PathAt};
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Symbolic links followed before a name is given up, as in the kernel (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
 /// What a name means: an entry of a directory, there or not.
 pub(super) struct Found {
-    /// The directory. Opened with `O_PATH` when it cannot be read.
-    pub(super) parent: OwnedFd,
-    /// Whether the directory is open for reading, and can be synced.
-    pub(super) readable: bool,
+    /// The directory.
+    pub(super) parent: Arc<OpenDirectory>,
     /// The name in the directory.
     pub(super) last: OsString,
     /// The absolute name, without symbolic links on the way.
     pub(super) path: PathBuf,
     /// What is there; a symbolic link only when it was not to be followed.
     pub(super) stat: Option<Stat>,
-}
-
-/// What `fstat` says.
-pub(super) fn stat(fd: impl AsFd) -> Result<Stat> {
-    let fd = fd.as_fd();
-    rustix::fs::fstat(fd).map_err(|error| Error::Io {
-        doing: "look at",
-        path: link_of(fd).unwrap_or_else(|_| format!("descriptor {}", fd.as_raw_fd()).into()),
-        source: error.into(),
-    })
-}
-
-/// Its type.
-pub(super) fn kind(stat: &Stat) -> FileType {
-    FileType::from_raw_mode(stat.st_mode)
-}
-
-/// Whether it is a regular file.
-pub(super) fn is_regular(stat: &Stat) -> bool {
-    kind(stat) == FileType::RegularFile
-}
-
-/// Whether it is a directory.
-pub(super) fn is_directory(stat: &Stat) -> bool {
-    kind(stat) == FileType::Directory
-}
-
-/// The name under which another open of the same file is possible (proc_pid_fd(5)).
-pub(super) fn proc_name(fd: impl AsFd) -> PathBuf {
-    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()).into()
-}
-
-/// What the kernel calls the file behind a descriptor now.
-fn link_of(fd: impl AsFd) -> Result<PathBuf> {
-    let proc = proc_name(fd);
-    let link = rustix::fs::readlinkat(CWD, &proc, Vec::new()).doing("read the link", &proc)?;
-    Ok(OsString::from_vec(link.into_bytes()).into())
 }
 
 /// The absolute name of the file behind a descriptor, checked to be its name.
@@ -84,12 +48,13 @@ pub(super) fn name_of(fd: impl AsFd, stat: &Stat) -> Result<PathBuf> {
 ///
 /// # Errors
 /// [`Error::Io`] when it cannot be found out.
-pub(super) fn find(place: PathAt<'_>, follow: bool) -> Result<Option<Found>> {
-    let mut base: Option<OwnedFd> = None;
+pub(super) fn find(opened: &mut Opened, place: PathAt<'_>, follow: bool) -> Result<Option<Found>> {
+    let mut base: Option<Arc<OpenDirectory>> = None;
     let mut name = place.name.as_os_str().to_owned();
     for _ in 0..LINKS_MAX {
-        let start = base.as_ref().map(OwnedFd::as_fd).or(place.dir).unwrap_or(CWD);
-        let Some(found) = entry(start, &name)? else {
+        let base_fd = base.as_ref().map(|base| base.fd.as_fd());
+        let start = base_fd.or(place.dir).unwrap_or(CWD);
+        let Some(found) = entry(opened, start, &name)? else {
             return Ok(None);
         };
         let is_link = found
@@ -103,7 +68,7 @@ pub(super) fn find(place: PathAt<'_>, follow: bool) -> Result<Option<Found>> {
             // A slash behind a link asks for what it points to; the calls that come here then fail.
             return Ok((!name.as_bytes().ends_with(b"/")).then_some(found));
         }
-        let target = rustix::fs::readlinkat(&found.parent, &found.last, Vec::new())
+        let target = rustix::fs::readlinkat(&found.parent.fd, &found.last, Vec::new())
             .doing("read the link", &found.path)?;
         name = OsString::from_vec(target.into_bytes());
         base = Some(found.parent);
@@ -112,27 +77,25 @@ pub(super) fn find(place: PathAt<'_>, follow: bool) -> Result<Option<Found>> {
 }
 
 /// The entry that `name` is, seen from the directory `start`; its last part is not followed.
-fn entry(start: BorrowedFd<'_>, name: &OsStr) -> Result<Option<Found>> {
+fn entry(opened: &mut Opened, start: BorrowedFd<'_>, name: &OsStr) -> Result<Option<Found>> {
     let (above, last) = split(name);
     if matches!(last, b"" | b"." | b"..") {
-        return directory_itself(start, name);
+        return directory_itself(opened, start, name);
     }
     let above: &Path = OsStr::from_bytes(above).as_ref();
-    let Some((parent, readable)) = open_directory(start, above)? else {
+    let Some(parent) = opened.find(start, above)? else {
         return Ok(None);
     };
-    let mut path = link_of(&parent)?;
     let last = OsStr::from_bytes(last).to_owned();
-    path.push(&last);
-    let stat = match rustix::fs::statat(&parent, &last, AtFlags::SYMLINK_NOFOLLOW) {
+    let path = parent.path.join(&last);
+    let stat = match rustix::fs::statat(&parent.fd, &last, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Some(stat),
-        Err(Errno::NOENT) if stat(&parent)?.st_nlink > 0 => None,
+        Err(Errno::NOENT) if stat(&parent.fd)?.st_nlink > 0 => None,
         Err(error) if will_fail(error) => return Ok(None),
         Err(error) => return Err(error).doing("look at", &path),
     };
     Ok(Some(Found {
         parent,
-        readable,
         last,
         path,
         stat,
@@ -140,25 +103,24 @@ fn entry(start: BorrowedFd<'_>, name: &OsStr) -> Result<Option<Found>> {
 }
 
 /// A name that ends in `.`, `..` or `/` is a directory by another name: its own entry is found instead.
-fn directory_itself(start: BorrowedFd<'_>, name: &OsStr) -> Result<Option<Found>> {
+fn directory_itself(opened: &mut Opened, start: BorrowedFd<'_>, name: &OsStr) -> Result<Option<Found>> {
     if name.is_empty() {
         return Ok(None);
     }
-    let Some((parent, readable)) = open_directory(start, name.as_ref())? else {
+    let Some(parent) = OpenDirectory::open(start, name.as_ref())? else {
         return Ok(None);
     };
-    let path = link_of(&parent)?;
+    let path = parent.path.clone();
     if path == Path::new("/") {
-        let stat = Some(stat(&parent)?);
+        let stat = Some(stat(&parent.fd)?);
         return Ok(Some(Found {
             parent,
-            readable,
             last: ".".into(),
             path,
             stat,
         }));
     }
-    entry(CWD, path.as_os_str())
+    entry(opened, CWD, path.as_os_str())
 }
 
 /// The name without its last part, and its last part. Slashes at the end do not count.
@@ -178,30 +140,6 @@ fn split(name: &OsStr) -> (&[u8], &[u8]) {
         &bytes[..start]
     };
     (above, &bytes[start..end])
-}
-
-/// Opens a directory for reading, or with `O_PATH` when it may not be read.
-fn open_directory(start: BorrowedFd<'_>, name: &Path) -> Result<Option<(OwnedFd, bool)>> {
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match rustix::fs::openat(start, name, flags | OFlags::RDONLY, Mode::empty()) {
-        Ok(fd) => return Ok(Some((fd, true))),
-        Err(Errno::ACCESS) => {}
-        Err(error) if will_fail(error) => return Ok(None),
-        Err(error) => return Err(error).doing("open the directory", name),
-    }
-    match rustix::fs::openat(start, name, flags | OFlags::PATH, Mode::empty()) {
-        Ok(fd) => Ok(Some((fd, false))),
-        Err(error) if will_fail(error) => Ok(None),
-        Err(error) => Err(error).doing("open the directory", name),
-    }
-}
-
-/// Whether the program's own call will meet the same error and change nothing.
-fn will_fail(error: Errno) -> bool {
-    matches!(
-        error,
-        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::NAMETOOLONG
-    )
 }
 
 /// Opens a second description of a file, for reading it and for syncing it: the program's own must
@@ -269,7 +207,7 @@ mod tests {
         std::os::unix::fs::symlink("d/none", root.join("dangling")).unwrap();
         std::os::unix::fs::symlink("round", root.join("round")).unwrap();
         let at = |name: &str, follow| {
-            find(PathAt::absolute(&root.join(name)), follow)
+            find(&mut Opened::default(), PathAt::absolute(&root.join(name)), follow)
                 .unwrap()
                 .map(|found| {
                     (

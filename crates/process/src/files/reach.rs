@@ -2,6 +2,7 @@
 
 use super::error::{Doing, Result};
 use super::path_at::{self, Found};
+use super::seen;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, OFlags, Stat};
 use rustix::io::Errno;
@@ -33,7 +34,7 @@ impl Reach<'_> {
         match self {
             Reach::Open(fd) => open_again(*fd),
             Reach::Named(found) => {
-                let fd = path_at::reopen(&found.parent, found.last.as_ref(), OFlags::NOFOLLOW)?;
+                let fd = path_at::reopen(&found.parent.fd, found.last.as_ref(), OFlags::NOFOLLOW)?;
                 Ok(Own {
                     fd,
                     readable: true,
@@ -57,9 +58,9 @@ impl Reach<'_> {
     /// The directory it is in, to sync its file system with, when the file cannot be opened.
     pub(super) fn around(&self, stat: &Stat) -> Option<OwnedFd> {
         let Reach::Named(found) = self else { return None };
-        let same_system = path_at::stat(&found.parent).is_ok_and(|dir| dir.st_dev == stat.st_dev);
-        if found.readable && same_system {
-            duplicate(&found.parent).ok()
+        let same_system = seen::stat(&found.parent.fd).is_ok_and(|dir| dir.st_dev == stat.st_dev);
+        if found.parent.readable && same_system {
+            duplicate(&found.parent.fd).ok()
         } else {
             None
         }
@@ -68,7 +69,7 @@ impl Reach<'_> {
 
 /// Opens the file behind the program's descriptor again; its own one if need be.
 fn open_again(fd: BorrowedFd<'_>) -> Result<Own, Errno> {
-    match path_at::reopen(CWD, &path_at::proc_name(fd), OFlags::empty()) {
+    match path_at::reopen(CWD, &seen::proc_name(fd), OFlags::empty()) {
         Ok(fd) => Ok(Own {
             fd,
             readable: true,
@@ -92,5 +93,5 @@ fn open_again(fd: BorrowedFd<'_>) -> Result<Own, Errno> {
 /// # Errors
 /// [`super::Error::Io`].
 pub(super) fn duplicate(fd: &OwnedFd) -> Result<OwnedFd> {
-    rustix::io::fcntl_dupfd_cloexec(fd, 3).doing("duplicate the descriptor of", path_at::proc_name(fd))
+    rustix::io::fcntl_dupfd_cloexec(fd, 3).doing("duplicate the descriptor of", seen::proc_name(fd))
 }

@@ -11,10 +11,12 @@
 use super::error::{Doing, Error, Refusal, Result};
 use super::journal::Journal;
 use super::links::Links;
+use super::opened::Opened;
 use super::options::{OWN_MAX, Options};
-use super::path_at::{self, Found};
+use super::path_at::Found;
 use super::ranges::Ranges;
 use super::reach::{Own, Reach, duplicate};
+use super::seen;
 use super::sync::EpochFiles;
 use super::{Change, Durability, Epoch, Ident, Recorded, Recorder, Summary, safety};
 use rustix::fd::{AsFd, OwnedFd};
@@ -90,6 +92,7 @@ impl Recorder {
             links: Links::default(),
             systems: Vec::new(),
             dirs: HashMap::new(),
+            opened: Opened::default(),
             whole: HashMap::new(),
             others: Vec::new(),
             everything: false,
@@ -198,6 +201,7 @@ impl Recorder {
         changed.whole.extend(self.whole.drain());
         changed.everything = std::mem::take(&mut self.everything);
         self.created.clear();
+        self.opened.clear();
     }
 
     fn list(&mut self, epoch: Epoch, open: impl IntoIterator<Item = (Ident, u64)>) {
@@ -220,14 +224,22 @@ impl Recorder {
     /// Whether the file behind a descriptor is of a kind that is tracked, on a file system that is.
     pub(super) fn is_tracked(&mut self, fd: impl AsFd, stat: &Stat) -> Result<bool> {
         let system =
-            || rustix::fs::fstatfs(fd.as_fd()).doing("look at the file system of", path_at::proc_name(&fd));
+            || rustix::fs::fstatfs(fd.as_fd()).doing("look at the file system of", seen::proc_name(&fd));
         self.is_tracked_on(stat, system)
+    }
+
+    /// Whether the kernel makes up the regular file behind a descriptor.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn is_pseudo(&mut self, fd: impl AsFd, stat: &Stat) -> Result<bool> {
+        Ok(!self.is_tracked(fd, stat)?)
     }
 
     /// The same for what a name names. It may be the root of another file system than its directory's.
     pub(super) fn is_tracked_name(&mut self, found: &Found, stat: &Stat) -> Result<bool> {
-        let system = || match path_at::kind(stat) {
-            FileType::Symlink => rustix::fs::fstatfs(&found.parent),
+        let system = || match seen::kind(stat) {
+            FileType::Symlink => rustix::fs::fstatfs(&found.parent.fd),
             _ => rustix::fs::statfs(&found.path),
         };
         self.is_tracked_on(stat, || system().doing("look at the file system of", &found.path))
@@ -235,7 +247,7 @@ impl Recorder {
 
     fn is_tracked_on(&mut self, stat: &Stat, system: impl FnOnce() -> Result<StatFs>) -> Result<bool> {
         if !matches!(
-            path_at::kind(stat),
+            seen::kind(stat),
             FileType::RegularFile | FileType::Directory | FileType::Symlink
         ) {
             return Ok(false);
@@ -316,12 +328,12 @@ impl Recorder {
         if self.dirs.contains_key(&file) || self.whole.contains_key(&stat.st_dev) {
             return Ok(());
         }
-        if !found.readable {
+        if !found.parent.readable {
             self.everything = true;
         } else if self.dirs.len() < OWN_MAX {
-            self.dirs.insert(file, duplicate(&found.parent)?);
+            self.dirs.insert(file, duplicate(&found.parent.fd)?);
         } else {
-            self.whole.insert(stat.st_dev, duplicate(&found.parent)?);
+            self.whole.insert(stat.st_dev, duplicate(&found.parent.fd)?);
         }
         Ok(())
     }

@@ -47,7 +47,7 @@ impl Recorder {
     pub(super) fn safety_of_names(&self, names: &[&Found], dev: u64) -> Safety {
         let paths = names.iter().map(|name| name.path.as_path());
         let is_named = self.journal.order_kept_on == Some(dev)
-            && names.iter().all(|name| name.readable)
+            && names.iter().all(|name| name.parent.readable)
             && named::fits(paths);
         match self.safety_of_content(dev) {
             Safety::Synced if is_named => Safety::Named,

@@ -8,6 +8,7 @@ use super::error::{Doing, Result};
 use super::journal::Dead;
 use super::keep::Keep;
 use super::path_at;
+use super::seen;
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -48,6 +49,11 @@ impl EpochFiles {
             return Ok(());
         }
         for (file, all) in &self.files {
+            // Its names are gone, and with them what a rollback would need of it: one that is still open is in the
+            // checkpoint itself.
+            if rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0) {
+                continue;
+            }
             let synced = if *all {
                 rustix::fs::fsync(file)
             } else {
@@ -101,9 +107,9 @@ impl std::fmt::Debug for EpochFiles {
 
 /// The name of a file in an error; only asked for when one is made.
 fn shown(fd: &OwnedFd) -> std::path::PathBuf {
-    let stat = path_at::stat(fd.as_fd());
+    let stat = seen::stat(fd.as_fd());
     stat.and_then(|stat| path_at::name_of(fd, &stat))
-        .unwrap_or_else(|_| path_at::proc_name(fd))
+        .unwrap_or_else(|_| seen::proc_name(fd))
 }
 
 /// The directories an epoch changed, while it is recorded.

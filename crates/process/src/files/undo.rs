@@ -9,6 +9,7 @@ use super::format::{Attribute, Kept, Kind, Record, State, mtime_only};
 use super::keep::{self, Keep, kept_name};
 use super::path_at;
 use super::progress::Progress;
+use super::seen;
 use super::{Ident, OpenFile, StoredFile};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid, XattrFlags};
@@ -116,7 +117,7 @@ impl<'a> Undo<'a> {
     pub(super) fn flush(&mut self) -> Result<()> {
         if self.sync {
             for file in self.touched.values() {
-                rustix::fs::fsync(file).doing("sync", path_at::proc_name(file))?;
+                rustix::fs::fsync(file).doing("sync", seen::proc_name(file))?;
             }
         }
         self.touched.clear();
@@ -350,7 +351,7 @@ impl<'a> Undo<'a> {
             rustix::fs::chownat(CWD, path, Some(uid), Some(gid), flags)
                 .doing("set back the owner of", path)?;
         }
-        let is_link = path_at::kind(&stat) == rustix::fs::FileType::Symlink;
+        let is_link = seen::kind(&stat) == rustix::fs::FileType::Symlink;
         if !is_link && (is.mode != before.mode || (is.uid, is.gid) != (before.uid, before.gid)) {
             let mode = Mode::from_raw_mode(before.mode);
             rustix::fs::chmodat(CWD, path, mode, AtFlags::empty()).doing("set back the mode of", path)?;
@@ -368,7 +369,7 @@ impl<'a> Undo<'a> {
         };
         if let Some(stat) = spot.look()? {
             self.step("remove what was made")?;
-            let directory = path_at::is_directory(&stat);
+            let directory = seen::is_directory(&stat);
             let flags = if directory {
                 AtFlags::REMOVEDIR
             } else {

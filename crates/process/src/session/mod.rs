@@ -431,8 +431,9 @@ impl<'a> Drive<'a> {
         let awaited = self.program.awaited();
         let early = is_auto && (awaited > 0 || self.program.waits()?);
         let now = self.started.elapsed();
-        if wanted || self.has_answered(awaited, now) || self.controller.is_due(now, early) {
-            self.checkpoint()?;
+        let answered = self.has_answered(awaited, now);
+        if wanted || answered || self.controller.is_due(now, early) {
+            self.checkpoint_with(!answered)?;
         }
         let left = self.controller.due().saturating_sub(self.started.elapsed());
         self.look_in(match self.pace.every {
@@ -487,9 +488,16 @@ impl<'a> Drive<'a> {
 
     /// Begins a checkpoint, unless it is put off. Why none could be begun, if none could.
     fn checkpoint(&mut self) -> Result<Option<String>> {
+        self.checkpoint_with(true)
+    }
+
+    /// The same, with pre-copy or without: that of a program which does nothing would only take longer.
+    fn checkpoint_with(&mut self, precopy: bool) -> Result<Option<String>> {
         loop {
             let since = self.started.elapsed();
-            self.precopy()?;
+            if precopy {
+                self.precopy()?;
+            }
             let began = Instant::now();
             self.program.begin_checkpoint();
             let made = self.engine.checkpoint(self.program);
