@@ -8,11 +8,12 @@
 //! * A socket that the program closed stays open until what it sent is outside.
 
 use crate::pairs;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use twinpage_core::Epoch;
@@ -222,7 +223,7 @@ impl Outbox {
     pub fn durable(&self, epoch: Epoch) {
         let mut state = self.shared.lock();
         state.durable = epoch;
-        state.flush_all();
+        flush_all(&mut state);
         let more = !state.closing.is_empty() || state.sockets.values().any(|waiting| waiting.full);
         let awaited = std::mem::take(&mut state.awaited);
         drop(state);
@@ -258,8 +259,7 @@ impl Outbox {
         let mut state = self.shared.lock();
         let (mut left, mut since) = (state.allowed(), Instant::now());
         while left > 0 && since.elapsed() < patience {
-            let waited = self.shared.moved.wait_timeout(state, patience / 8);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.shared.moved.wait_for(&mut state, patience / 8);
             let now = state.allowed();
             if now < left {
                 since = Instant::now();
@@ -274,7 +274,7 @@ impl Drop for Outbox {
     fn drop(&mut self) {
         self.shared.lock().over = true;
         self.shared.wake();
-        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let sender = self.sender.lock().take();
         if let Some(sender) = sender {
             // One that panicked has nothing more to send.
             let _ = sender.join();
@@ -284,7 +284,7 @@ impl Drop for Outbox {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn wake(&self) {
@@ -293,15 +293,17 @@ impl Shared {
     }
 }
 
-impl State {
-    /// Sends what may go out, of all sockets whose peers take something.
-    fn flush_all(&mut self) {
-        let inodes: Vec<u64> = self.sockets.keys().copied().collect();
-        for inode in inodes {
-            self.flush(inode);
-        }
+/// Sends what may go out, of all sockets whose peers take something. The program's next replies are taken over in between:
+/// its first receivers answer while the last ones are sent to.
+fn flush_all(state: &mut MutexGuard<'_, State>) {
+    let inodes: Vec<u64> = state.sockets.keys().copied().collect();
+    for inode in inodes {
+        state.flush(inode);
+        MutexGuard::bump(state);
     }
+}
 
+impl State {
     fn flush(&mut self, inode: u64) {
         let Some(waiting) = self.sockets.get_mut(&inode).filter(|waiting| !waiting.full) else {
             return;

@@ -328,14 +328,18 @@ pub fn backlog(fd: BorrowedFd<'_>) -> io::Result<Option<i32>> {
 /// When the system refuses a look.
 pub fn phase(fd: &OwnedFd) -> io::Result<Phase> {
     let info = socket::option_of(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO)?;
-    let state = pairs::state(fd)?;
     Ok(match info.first() {
         Some(&SYN_SENT) => Phase::Connecting,
-        // One that never was connected is shut neither way.
-        Some(&CLOSE) if !state.contains(PollFlags::RDHUP) => Phase::New,
-        Some(&CLOSE) => Phase::Over {
-            error: state.contains(PollFlags::ERR),
-        },
+        Some(&CLOSE) => {
+            let state = pairs::state(fd)?;
+            match state.contains(PollFlags::RDHUP) {
+                // One that never was connected is shut neither way.
+                false => Phase::New,
+                true => Phase::Over {
+                    error: state.contains(PollFlags::ERR),
+                },
+            }
+        }
         _ => Phase::Connected,
     })
 }

@@ -144,14 +144,17 @@ impl Descriptors {
     }
 
     /// A TCP socket that does not listen.
-    fn connection(&self, at: &Look<'_>, owner: &Process, fd: i32) -> Result<Held> {
+    fn connection(&self, at: &Look<'_>, owner: &Process, descriptor: &Descriptor) -> Result<Held> {
+        let (_, fd) = self.tables.at(at.process, descriptor.fd);
         let look = |source| Error::target(format!("cannot look at socket {fd}"), source);
         let ours = owner.duplicate_fd(fd).map_err(look)?;
+        let known = self.open_files.file(descriptor.fd);
+        if known.is_some_and(|file| self.outside.borrow().contains(&file.ino)) {
+            return Ok(Held::Connection(sockets::phase(&ours).map_err(look)?));
+        }
         let stat = rustix::fs::fstat(&ours).map_err(|error| look(error.into()))?;
         let is_ours = |ino| self.has_socket(&stat, ino);
-        if !self.outside.borrow().contains(&stat.st_ino)
-            && let Some(end) = loopback::held(fd, &ours, is_ours)?
-        {
+        if let Some(end) = loopback::held(fd, &ours, is_ours)? {
             return Ok(Held::Within(end));
         }
         let phase = sockets::phase(&ours).map_err(look)?;
@@ -230,7 +233,7 @@ impl Descriptors {
             DescriptorKind::Pair(end) => pairs::held(owner, fd, end).map(Held::Queue),
             DescriptorKind::Unix(named) if named.backlog.is_some() => self.listener(at, owner, descriptor),
             DescriptorKind::Listener { .. } => self.listener(at, owner, descriptor),
-            DescriptorKind::Connection(_) => self.connection(at, owner, fd),
+            DescriptorKind::Connection(_) => self.connection(at, owner, descriptor),
             DescriptorKind::Unix(named) if named.kind == libc::SOCK_DGRAM => messages(owner, fd),
             DescriptorKind::Datagrams { .. } => messages(owner, fd),
             DescriptorKind::Master { number } => self.terminal(owner, fd, *number),
