@@ -112,13 +112,11 @@ impl Program {
         if flags.contains(OFlags::TRUNC) {
             self.before_truncate(start.as_fd(), &path);
         }
-        if !makes || (there.is_some() && is_pseudo_at(&start, &path)) {
+        let place = place(&start, &path);
+        if !makes || there.is_some_and(|stat| !self.files.is_tracked_at(place, &stat)) {
             return Ok(Decision::Run);
         }
-        self.record(&Change::Open {
-            place: place(&start, &path),
-            flags,
-        })
+        self.record(&Change::Open { place, flags })
     }
 
     /// What is behind one of the caller's descriptors is opened once more.
@@ -490,12 +488,6 @@ fn stat_of(target: Target<'_>) -> rustix::io::Result<Stat> {
             rustix::fs::statat(start, place.name, rustix::fs::AtFlags::empty())
         }
     }
-}
-
-/// Whether the kernel makes up the file that is there.
-fn is_pseudo_at(start: &Start, path: &Path) -> bool {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    rustix::fs::openat(start, path, flags, rustix::fs::Mode::empty()).is_ok_and(descriptors::is_pseudo)
 }
 
 fn new_thing(place: PathAt<'_>) -> Change<'_> {

@@ -18,9 +18,9 @@ use super::ranges::Ranges;
 use super::reach::{Own, Reach, duplicate};
 use super::seen;
 use super::sync::EpochFiles;
-use super::{Change, Durability, Epoch, Ident, Recorded, Recorder, Summary, safety};
+use super::{Change, Durability, Epoch, Ident, PathAt, Recorded, Recorder, Summary, safety};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{FileType, Stat, StatFs};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, StatFs};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::Path;
@@ -228,6 +228,15 @@ impl Recorder {
         self.is_tracked_on(stat, system)
     }
 
+    /// The same for what a name names. It may be the root of another file system than its directory's.
+    pub(super) fn is_tracked_name(&mut self, found: &Found, stat: &Stat) -> Result<bool> {
+        let system = || match seen::kind(stat) {
+            FileType::Symlink => rustix::fs::fstatfs(&found.parent.fd),
+            _ => rustix::fs::statfs(&found.path),
+        };
+        self.is_tracked_on(stat, || system().doing("look at the file system of", &found.path))
+    }
+
     /// Whether the kernel makes up the regular file behind a descriptor.
     ///
     /// # Errors
@@ -236,13 +245,16 @@ impl Recorder {
         Ok(!self.is_tracked(fd, stat)?)
     }
 
-    /// The same for what a name names. It may be the root of another file system than its directory's.
-    pub(super) fn is_tracked_name(&mut self, found: &Found, stat: &Stat) -> Result<bool> {
-        let system = || match seen::kind(stat) {
-            FileType::Symlink => rustix::fs::fstatfs(&found.parent.fd),
-            _ => rustix::fs::statfs(&found.path),
+    /// Whether changes of what is there under a name are recorded: the kernel does not make it up, and it is no device or
+    /// pipe.
+    pub(crate) fn is_tracked_at(&mut self, place: PathAt<'_>, stat: &Stat) -> bool {
+        let system = || {
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            let opened = rustix::fs::openat(place.dir.unwrap_or(CWD), place.name, flags, Mode::empty());
+            let system = opened.and_then(rustix::fs::fstatfs);
+            system.doing("look at the file system of", place.name)
         };
-        self.is_tracked_on(stat, || system().doing("look at the file system of", &found.path))
+        self.is_tracked_on(stat, system).unwrap_or(true)
     }
 
     fn is_tracked_on(&mut self, stat: &Stat, system: impl FnOnce() -> Result<StatFs>) -> Result<bool> {
