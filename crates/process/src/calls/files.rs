@@ -195,7 +195,7 @@ impl Program {
                 Decision::Run
             });
         }
-        if self.files.is_pseudo(&fd, &stat)? {
+        if !self.files.is_tracked(&fd, &stat)? {
             return Ok(self.before_setting(&fd));
         }
         self.record(&Change::Write {

@@ -308,8 +308,7 @@ pub fn is_stateless_device(device: u64) -> bool {
 }
 
 /// Whether the file is one that the kernel makes up: what is in it is the state of something else.
-#[must_use]
-pub fn is_pseudo(fd: impl AsFd) -> bool {
+fn is_pseudo(fd: impl AsFd) -> bool {
     rustix::fs::fstatfs(fd).is_ok_and(|system| files::is_pseudo(&system))
 }
 

@@ -222,7 +222,10 @@ impl Recorder {
     }
 
     /// Whether the file behind a descriptor is of a kind that is tracked, on a file system that is.
-    pub(super) fn is_tracked(&mut self, fd: impl AsFd, stat: &Stat) -> Result<bool> {
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn is_tracked(&mut self, fd: impl AsFd, stat: &Stat) -> Result<bool> {
         let system =
             || rustix::fs::fstatfs(fd.as_fd()).doing("look at the file system of", seen::proc_name(&fd));
         self.is_tracked_on(stat, system)
@@ -235,14 +238,6 @@ impl Recorder {
             _ => rustix::fs::statfs(&found.path),
         };
         self.is_tracked_on(stat, || system().doing("look at the file system of", &found.path))
-    }
-
-    /// Whether the kernel makes up the regular file behind a descriptor.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub(crate) fn is_pseudo(&mut self, fd: impl AsFd, stat: &Stat) -> Result<bool> {
-        Ok(!self.is_tracked(fd, stat)?)
     }
 
     /// Whether changes of what is there under a name are recorded: the kernel does not make it up, and it is no device or
