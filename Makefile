@@ -1,6 +1,6 @@
 # `make test` is the whole gate; `.ci/run` installs what it needs on a fresh machine and runs it.
 
-.PHONY: test lint install before-resolving power power-short miri miri-core miri-versions miri-collections miri-liars miri-window miri-marks miri-orders sanitize sanitize-address sanitize-address-short sanitize-thread toolchain nightly campaigns test-programs test-lab test-crates test-docs bench traces
+.PHONY: test lint install before-resolving power power-short miri miri-core miri-versions miri-collections miri-liars miri-window miri-marks miri-orders sanitize sanitize-address sanitize-address-short sanitize-thread toolchain nightly campaigns test-programs test-lab test-library test-crates test-docs bench traces
 
 # How tests are compiled: for campaigns as a release is, for the gate in half the time (`Cargo.toml`).
 PROFILE = release
@@ -21,18 +21,20 @@ test: PROFILE = gate
 test:
 	cargo fmt --all --check
 	$(RUN_TESTS) --no-run
-	$(MAKE) -k -j5 PROFILE=$(PROFILE) test-programs test-lab test-crates test-docs lint
+	$(MAKE) -k -j6 PROFILE=$(PROFILE) test-programs test-library test-crates test-lab test-docs lint
 
 lint:
 	CARGO_TARGET_DIR=target/lint $(LAST) cargo clippy --profile lint --workspace --all-targets \
 		--features twinpage/serde -- -D warnings
 
-# A part of the tests: the programs under `twinpage run` and the command; the lab; all else.
+# A part of the tests: the programs under `twinpage run` and the command; regions and arrays; the lab; all else.
 PART = env TWINPAGE_PART=$(1) $(RUN_TESTS) --config 'target."cfg(unix)".runner="$(CURDIR)/.ci/part"'
 test-programs:
 	$(call PART,programs)
 test-lab:
 	$(LAST) $(call PART,lab)
+test-library:
+	$(call PART,library)
 test-crates:
 	$(call PART,crates)
 test-docs:
@@ -47,13 +49,13 @@ before-resolving: test power-short sanitize-address-short
 nightly: campaigns miri sanitize
 
 # Much of a campaign waits for programs that it kills, so several tests run at once, and all of it may run side by
-# side: make -k -j6 nightly. Each unit of code is optimized by itself: a quarter less to compile. What the derive macros
+# side: make -k -j7 nightly. Each unit of code is optimized by itself: a quarter less to compile. What the derive macros
 # use is compiled as all else uses it, and so once.
 campaigns power power-short: export CARGO_PROFILE_RELEASE_LTO = off
 campaigns power: export CARGO_PROFILE_RELEASE_BUILD_OVERRIDE_OPT_LEVEL = 3
 campaigns: export TWINPAGE_LONG = 1
 campaigns: export RUST_TEST_THREADS = 6
-campaigns: test-programs test-lab test-crates power
+campaigns: test-programs test-lab test-library test-crates power
 
 # Power cuts in an emulated machine: on persistent memory, on a disk that loses its cache, on one that fails.
 # Not in `test`: the machine has to be fetched, and boots for several seconds a cut.

@@ -19,6 +19,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// Signals are numbered from 1 to 64.
 pub const SIGNALS: i64 = 64;
+/// Those that are not real-time signals.
+const STANDARD_SIGNALS: usize = 31;
 
 /// Parts that may have changed since they were read.
 #[derive(Clone, Copy, Debug)]
@@ -346,26 +348,24 @@ pub struct Running {
 }
 
 impl Kernel {
-    /// Reads the action of SIGFPE, which no watched call tells of, where it may be another than the default one. Whether
-    /// it changed.
+    /// Asks for the actions of standard signals, which no watched call tells of, where one is or was another than the
+    /// default: what a default action has beside, means nothing. Whether any changed.
     ///
     /// # Errors
     /// When the program is gone.
-    pub fn refresh_fault_action(&mut self, process: &Process, tid: Tid) -> Result<bool> {
-        const SIGNAL: usize = libc::SIGFPE as usize;
-        let Some(known) = self.actions.get_mut(SIGNAL - 1) else {
+    pub fn refresh_actions(&mut self, process: &Process, tid: Tid) -> Result<bool> {
+        let Some(known) = self.actions.get_mut(..STANDARD_SIGNALS) else {
             return Ok(false); // all are read soon
         };
-        let asked = |source| Error::target("cannot ask for the program's action for SIGFPE", source);
-        let handled = process.handled_signals().map_err(asked)?;
-        if *known == Action::default() && handled >> (SIGNAL - 1) & 1 == 0 {
+        let handled = process.handled_signals();
+        let handled = handled.map_err(|source| Error::target(ACTIONS_UNREAD, source))?;
+        if handled == 0 && known.iter().all(|action| *action == Action::default()) {
             return Ok(false);
         }
-        inject::call(process, tid, libc::SYS_rt_sigaction, &[SIGNAL as u64, 0, ROOM, 8]).map_err(asked)?;
-        let mut bytes = [0; 32];
-        process.read(ROOM, &mut bytes).map_err(asked)?;
-        let now = Action::from_bytes(&bytes);
-        Ok(std::mem::replace(known, now) != now)
+        let now = read_actions(process, tid, STANDARD_SIGNALS)?;
+        let changed = *known != *now;
+        known.copy_from_slice(&now);
+        Ok(changed)
     }
 
     /// Reads what is stale. The thread `tid` is stopped, and the one the process is looked at by.
@@ -375,7 +375,7 @@ impl Kernel {
     pub fn refresh(&mut self, process: &Process, tid: Tid, stale: Dirty) -> Result<()> {
         let pid = process.thread();
         if stale.actions {
-            self.actions = read_actions(process, tid)?;
+            self.actions = read_actions(process, tid, SIGNALS as usize)?;
         }
         if stale.brk {
             let brk = inject::call(process, tid, libc::SYS_brk, &[0]);
@@ -527,16 +527,19 @@ fn setting(bytes: &[u8]) -> Setting {
     std::array::from_fn(|index| u64::from_le_bytes(bytes[index * 8..][..8].try_into().expect("eight bytes")))
 }
 
-fn read_actions(process: &Process, tid: Tid) -> Result<Vec<Action>> {
-    let mut calls: Vec<Call> = (1..=SIGNALS as u64)
+/// The actions for the signals from 1 to `most`.
+fn read_actions(process: &Process, tid: Tid, most: usize) -> Result<Vec<Action>> {
+    let mut calls: Vec<Call> = (1..=most as u64)
         .map(|signal| Call::new(libc::SYS_rt_sigaction, &[signal, 0, ROOM + (signal - 1) * 32, 8]))
         .collect();
-    let asked = |source| Error::target("cannot read the program's signal actions", source);
+    let asked = |source| Error::target(ACTIONS_UNREAD, source);
     inject::run(process, tid, &mut calls).map_err(asked)?;
-    let mut bytes = vec![0; SIGNALS as usize * 32];
+    let mut bytes = vec![0; most * 32];
     process.read(ROOM, &mut bytes).map_err(asked)?;
     Ok(bytes.chunks_exact(32).map(Action::from_bytes).collect())
 }
+
+const ACTIONS_UNREAD: &str = "cannot read the program's signal actions";
 
 const LINES_IN_TIMER: usize = 4;
 

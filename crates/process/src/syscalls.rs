@@ -17,8 +17,9 @@ use twinpage_os::seccomp::{Argument, FreeCall};
 /// What the tracer does when a watched call is about to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Watch {
-    /// Signal actions are read again at the next stop. That of SIGFPE is asked for at every stop instead: there are
-    /// programs that set it for each of their steps.
+    /// The actions of SIGCHLD and of real-time signals are read again at the next stop. Those of the others are asked
+    /// for at every stop: there are programs that set one for each of their steps, as shells do for each command. And a
+    /// signal that came while the call stands would find the new handler before the program has noted it.
     Actions,
     /// The thread's alternate stack and exit address are read again.
     Thread,
@@ -384,6 +385,17 @@ macro_rules! but_sigkill {
     };
 }
 
+/// Questions, and the actions that each stop asks for: of standard signals, but not of SIGCHLD, 0b10001, of which the
+/// default has flags too.
+const ASKED_ACTIONS: &[&[Argument]] = &[
+    &[is(1, 0)],
+    &[bits(0, 0xffff_ffe1, 0)],
+    &[bits(0, 0xffff_ffe2, 2)],
+    &[bits(0, 0xffff_ffe4, 4)],
+    &[bits(0, 0xffff_ffe8, 8)],
+    &[bits(0, 0xffff_fff0, 0)],
+];
+
 const SAFE_ADVICE: &[&[Argument]] = &[
     &[bits(2, INT, libc::MADV_WILLNEED as u64)],
     &[bits(2, INT, libc::MADV_FREE as u64)],
@@ -520,7 +532,7 @@ pub const CALLS: &[Call] = calls! {
     prlimit64: FreeWhen(&[&[is(2, 0)]], Watch::Limits), membarrier: Watched(Watch::Membarrier),
 
     // Signals and timers.
-    rt_sigaction: FreeWhen(&[&[is(1, 0)], &[is(0, libc::SIGFPE as u64)]], Watch::Actions), rt_sigprocmask: Free, rt_sigpending: Free, rt_sigreturn: Free,
+    rt_sigaction: FreeWhen(ASKED_ACTIONS, Watch::Actions), rt_sigprocmask: Free, rt_sigpending: Free, rt_sigreturn: Free,
     rt_sigsuspend: Free, rt_sigtimedwait: FreeWhen(&[&[is(2, 0)]], Watch::Wait),
     kill: FreeWhen(but_sigkill!(1), Watch::Kill), tkill: FreeWhen(but_sigkill!(1), Watch::Kill), tgkill: FreeWhen(but_sigkill!(2), Watch::Kill),
     rt_sigqueueinfo: FreeWhen(but_sigkill!(1), Watch::Kill), rt_tgsigqueueinfo: FreeWhen(but_sigkill!(2), Watch::Kill),
@@ -605,6 +617,21 @@ mod tests {
             .filter(|number| call(*number).is_none() && !gone.contains(number))
             .collect();
         assert_eq!(unknown, [] as [i64; 0]);
+    }
+
+    #[test]
+    fn actions_of_sigchld_and_of_real_time_signals_are_watched() {
+        let holds = |argument: &Argument, signal: u64| match *argument {
+            Argument::Bits { mask, value, .. } => signal & mask == value,
+            _ => false, // a question
+        };
+        let is_free = |signal: u64| {
+            let mut any = ASKED_ACTIONS.iter();
+            any.any(|all| all.iter().all(|argument| holds(argument, signal)))
+        };
+        let watched: Vec<u64> = (1..=64).filter(|signal| !is_free(*signal)).collect();
+        let expected = [libc::SIGCHLD as u64].into_iter().chain(32..=64);
+        assert_eq!(watched, expected.collect::<Vec<_>>());
     }
 
     #[test]

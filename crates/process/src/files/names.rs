@@ -34,6 +34,11 @@ impl Recorder {
         let Some(dir) = self.directory(found)? else {
             return Ok(Recorded::NotTracked);
         };
+        self.record_created(found, &dir, new)
+    }
+
+    /// A name comes to be, or a name that was created comes to name something else.
+    fn record_created(&mut self, found: &Found, dir: &Directory, new: New) -> Result<Recorded> {
         // What a known name comes to name, an undo of the first creation removes, unless it is a link:
         // then it names something old, and the name is no longer a sign of having been born.
         let known = match new {
@@ -51,7 +56,7 @@ impl Recorder {
         let safety = self.safety_of_names(&[found], dir.file.dev);
         self.journal.change(safety, |journal| journal.append(&draft))?;
         match new {
-            New::Link => self.note_renamed(safety, &[(&dir, found)])?,
+            New::Link => self.note_renamed(safety, &[(dir, found)])?,
             New::Thing => drop(self.created.insert(found.path.clone())),
         }
         Ok(Recorded::Saved)
@@ -192,6 +197,11 @@ impl Recorder {
         let replaced = to
             .stat
             .filter(|other| seen::is_directory(other) || !self.created.contains(&to.path));
+        if replaced.is_none() && !seen::is_directory(stat) && self.created.contains(&from.path) {
+            // To undo it is to remove what was born from there. The old name stays one that was created.
+            self.links.renamed(&from.path, &to.path);
+            return self.record_created(to, &other_dir, New::Thing);
+        }
         let draft = Draft {
             file: Ident::from(stat),
             before: State::from(stat),

@@ -4,8 +4,9 @@
 //!   and `saved` which of those bytes are in the journal; bytes behind the base need no saving.
 //! * A file born in this epoch needs no saving at all: undoing its creation removes it.
 //! * `created` holds names that did not exist when the epoch began, that name nothing but what was
-//!   born since, and that no record mentions after the one of their creation: a name leaves it when it
-//!   is linked or renamed to or from, or names a directory that is removed.
+//!   born since, and that no record mentions after the one of their creation: a name leaves it when
+//!   something older is linked or renamed to it, when it is exchanged, or when it names a directory that
+//!   is renamed or removed.
 //! * A file listed by every checkpoint that can still be resumed from needs no record to grow.
 
 use super::error::{Doing, Error, Refusal, Result};

@@ -176,7 +176,7 @@ impl<'a> Undo<'a> {
         }
         let spot = needed_spot(&stored.path)?;
         self.step("make a stored file again")?;
-        let fresh = format!(".twinpage-again-{}", stored.file.ino);
+        let fresh = name_beside(stored);
         remove_any(&spot.dir, &fresh, spot.path)?;
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         let made = rustix::fs::openat(&spot.dir, &fresh, flags, Mode::RUSR | Mode::WUSR);
@@ -203,15 +203,25 @@ impl<'a> Undo<'a> {
             }
         }
         for directory in missing.into_iter().rev() {
-            self.step("make a directory again")?;
-            rustix::fs::mkdir(directory, Mode::from_raw_mode(0o755)).doing("make again", directory)?;
-            let (uid, gid) = (Uid::from_raw(stored.owner.0), Gid::from_raw(stored.owner.1));
-            rustix::fs::chown(directory, Some(uid), Some(gid)).doing("set the owner of", directory)?;
-            if self.sync {
-                path_at::sync_around(directory)?;
-            }
+            self.make_directory(directory, stored)?;
         }
         Ok(true)
+    }
+
+    /// Makes a directory again that is gone. It has its owner before it has its name.
+    fn make_directory(&mut self, directory: &Path, stored: &StoredFile) -> Result<()> {
+        let spot = needed_spot(directory)?;
+        let fresh = name_beside(stored);
+        self.step("make a directory again")?;
+        remove_any(&spot.dir, &fresh, directory)?;
+        rustix::fs::mkdirat(&spot.dir, &fresh, Mode::from_raw_mode(0o755)).doing("make again", directory)?;
+        self.step("set the owner of a directory made again")?;
+        let (uid, gid) = (Uid::from_raw(stored.owner.0), Gid::from_raw(stored.owner.1));
+        rustix::fs::chownat(&spot.dir, &fresh, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+            .doing("set the owner of", directory)?;
+        self.step("put a directory made again in place")?;
+        rustix::fs::renameat(&spot.dir, &fresh, &spot.dir, spot.last).doing("make again", directory)?;
+        self.sync_directory(&spot)
     }
 
     /// Files that had to be made again: what the checkpoint calls them, and what they are now.
@@ -571,6 +581,11 @@ fn replaced(path: &Path) -> Error {
         path: path.to_owned(),
         why: "another file was put in its place".into(),
     }
+}
+
+/// What is made again for a stored file is called so until it is whole.
+fn name_beside(stored: &StoredFile) -> String {
+    format!(".twinpage-again-{}", stored.file.ino)
 }
 
 /// Renames to a name that is free; not every file system can promise to see that it is.

@@ -69,8 +69,9 @@ impl Followed {
         self.kernel.refresh(process, pid, asked_outside)?;
         self.stale = Dirty::NOTHING;
         // A call that is made in one that a signal stopped disturbs it.
-        if !look.stopped || std::mem::take(&mut self.may_have_run) {
-            self.kernel.refresh_fault_action(process, pid)?;
+        let may_have_run = !look.stopped || std::mem::take(&mut self.may_have_run);
+        if may_have_run && !asked_outside.actions {
+            self.kernel.refresh_actions(process, pid)?;
         }
         check(pid, &self.kernel)?;
         (self.memory).capture(process, objects, maker, into, &mut Parts::default())?;

@@ -47,6 +47,11 @@ fn check(path: &Path) {
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     let above = fs::metadata(path.parent().unwrap()).unwrap();
     assert_eq!(above.permissions().mode(), 0o40_755);
+    let names = |at: &Path| fs::read_dir(at).unwrap().count();
+    assert!(
+        path.ancestors().skip(1).take(4).all(|above| names(above) == 1),
+        "something was left"
+    );
 }
 
 #[test]

@@ -19,6 +19,8 @@ use twinpage_process::files::{
 struct Work<'a> {
     root: &'a Path,
     recorder: &'a mut Recorder,
+    /// Changes that needed a record.
+    saved: u32,
 }
 
 impl Work<'_> {
@@ -29,6 +31,7 @@ impl Work<'_> {
     fn record(&mut self, change: Change<'_>) {
         let recorded = self.recorder.record(&change).unwrap();
         assert_ne!(recorded, Recorded::NotTracked, "{change:?}");
+        self.saved += u32::from(recorded == Recorded::Saved);
     }
 
     fn open(&mut self, name: &str, flags: OFlags) -> File {
@@ -270,6 +273,7 @@ fn once(stage: &Stage, durability: Durability, work: &dyn Fn(&mut Work<'_>), kil
     work(&mut Work {
         root: &stage.root,
         recorder: &mut recorder,
+        saved: 0,
     });
     drop(recorder);
     let mut left = kill;
@@ -439,6 +443,38 @@ fn the_usual_way_to_save_comes_back() {
             work.put("a.tmp", &[round; 3_000]);
             work.rename("a.tmp", "a");
         }
+    });
+}
+
+/// What an epoch brings forth moves among the names that it brings forth: one record a name.
+#[test]
+fn what_was_born_moves_and_comes_back() {
+    comes_back(&|work| {
+        work.put("fresh", b"1");
+        let before = work.saved;
+        for round in 0..3 {
+            work.rename("fresh", "d/kept");
+            work.put("fresh", &[round; 3_000]);
+            work.chmod("d/kept", 0o600);
+        }
+        assert_eq!(work.saved, before + 1);
+        let file = work.open("d/kept", OFlags::RDWR);
+        work.rename("d/kept", "fresh");
+        work.write_at(&file, 1, b"through a name of before");
+        work.link("fresh", "d/other");
+        work.rename("fresh", "d/kept");
+        work.rename("d/other", "third");
+        work.symlink("a", "way");
+        work.rename("way", "fresh");
+        // Old files come under the names, and go again.
+        work.rename("a", "way");
+        work.rename("way", "d/kept");
+        work.put("way", b"2");
+        work.rename("way", "f/x");
+        work.put("a", b"3");
+        work.rename("a", "way");
+        work.rename("d", "dd");
+        work.rename("way", "d");
     });
 }
 
@@ -662,6 +698,7 @@ fn a_large_sparse_file_comes_back_with_its_holes() {
     let mut work = Work {
         root: &stage.root,
         recorder: &mut recorder,
+        saved: 0,
     };
     work.allocate(
         "sparse",
@@ -768,6 +805,7 @@ fn a_file_open_only_for_writing_is_saved() {
     let mut work = Work {
         root: &stage.root,
         recorder: &mut recorder,
+        saved: 0,
     };
     work.write(&file, b"write-only");
     drop(recorder);
@@ -822,6 +860,7 @@ fn an_open_file_made_again_is_found_by_every_rollback_to_its_checkpoint() {
         let mut work = Work {
             root: &stage.root,
             recorder: &mut recorder,
+            saved: 0,
         };
         let file = work.open("a", OFlags::RDWR);
         work.write_at(&file, 7, b"other bytes");
@@ -870,6 +909,7 @@ fn an_epoch_that_was_captured_again_stays() {
         Work {
             root: &stage.root,
             recorder: &mut recorder,
+            saved: 0,
         }
         .unlink("a");
         recorder.begin_epoch(1, 0, []).unwrap().take_over(abandoned);
@@ -877,6 +917,7 @@ fn an_epoch_that_was_captured_again_stays() {
         let mut work = Work {
             root: &stage.root,
             recorder: &mut recorder,
+            saved: 0,
         };
         work.put("a", b"of the next epoch");
         work.unlink("b");
