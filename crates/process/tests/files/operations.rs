@@ -23,7 +23,15 @@ struct Work<'a> {
     saved: u32,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    fn new(stage: &'a Stage, recorder: &'a mut Recorder) -> Work<'a> {
+        Work {
+            root: &stage.root,
+            recorder,
+            saved: 0,
+        }
+    }
+
     fn at(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
@@ -270,11 +278,7 @@ fn once(stage: &Stage, durability: Durability, work: &dyn Fn(&mut Work<'_>), kil
     setup(&stage.root);
     let before = Tree::of(&stage.root);
     let mut recorder = Recorder::create(&stage.state, Options::new(durability), 0).unwrap();
-    work(&mut Work {
-        root: &stage.root,
-        recorder: &mut recorder,
-        saved: 0,
-    });
+    work(&mut Work::new(stage, &mut recorder));
     drop(recorder);
     let mut left = kill;
     let killed = rollback_watched(&stage.state, 0, &[], &[], &mut |what| {
@@ -695,11 +699,7 @@ fn a_large_sparse_file_comes_back_with_its_holes() {
         ..Options::new(Durability::Memory)
     };
     let mut recorder = Recorder::create(&stage.state, options, 0).unwrap();
-    let mut work = Work {
-        root: &stage.root,
-        recorder: &mut recorder,
-        saved: 0,
-    };
+    let mut work = Work::new(&stage, &mut recorder);
     work.allocate(
         "sparse",
         FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
@@ -802,11 +802,7 @@ fn a_file_open_only_for_writing_is_saved() {
         .custom_flags(libc::O_CLOEXEC)
         .open(stage.root.join("a"))
         .unwrap();
-    let mut work = Work {
-        root: &stage.root,
-        recorder: &mut recorder,
-        saved: 0,
-    };
+    let mut work = Work::new(&stage, &mut recorder);
     work.write(&file, b"write-only");
     drop(recorder);
     rollback(&stage.state, 0, &[], &[]).unwrap();
@@ -857,11 +853,7 @@ fn an_open_file_made_again_is_found_by_every_rollback_to_its_checkpoint() {
     let mut numbers = HashSet::new();
     for life in 0..8 {
         let mut recorder = Recorder::create(&stage.state, Options::new(Durability::Memory), 1).unwrap();
-        let mut work = Work {
-            root: &stage.root,
-            recorder: &mut recorder,
-            saved: 0,
-        };
+        let mut work = Work::new(&stage, &mut recorder);
         let file = work.open("a", OFlags::RDWR);
         work.write_at(&file, 7, b"other bytes");
         let number = rustix::fs::fstat(&file).unwrap().st_ino;
@@ -906,19 +898,10 @@ fn an_epoch_that_was_captured_again_stays() {
         };
         let mut recorder = Recorder::create(&stage.state, options, 0).unwrap();
         let abandoned = recorder.begin_epoch(1, 0, []).unwrap();
-        Work {
-            root: &stage.root,
-            recorder: &mut recorder,
-            saved: 0,
-        }
-        .unlink("a");
+        Work::new(&stage, &mut recorder).unlink("a");
         recorder.begin_epoch(1, 0, []).unwrap().take_over(abandoned);
         let captured = Tree::of(&stage.root);
-        let mut work = Work {
-            root: &stage.root,
-            recorder: &mut recorder,
-            saved: 0,
-        };
+        let mut work = Work::new(&stage, &mut recorder);
         work.put("a", b"of the next epoch");
         work.unlink("b");
         drop(recorder);
