@@ -58,13 +58,29 @@ def half(client):
     print(client.recv(100).decode(), flush=True)
 
 
+# From its half-close until its peer knows of it, and after.
+def refused(client):
+    client.sendall(b"all")
+    client.shutdown(socket.SHUT_WR)
+    while True:
+        try:
+            client.send(b"more")
+            print("sent more", flush=True)
+        except BrokenPipeError:
+            pass
+        try:
+            return client.recv(100, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            pass
+
+
 def last(client):
     client.sendall(bytes_sent)
     sys.exit()
 
 
 ways = {"sendall": lambda client: client.sendall(bytes_sent)}
-ways.update({way.__name__: way for way in [write, sendmsg, sendfile, edges, limited, half, last]})
+ways.update({way.__name__: way for way in [write, sendmsg, sendfile, edges, limited, half, refused, last]})
 listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 while True:
     client, _ = listener.accept()

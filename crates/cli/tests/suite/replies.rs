@@ -619,6 +619,12 @@ fn held_replies_arrive_whole() {
     wait_until("it read on", || {
         server.printed().contains("a broken pipe\nthanks")
     });
+    for _ in 0..either(100, 1000) {
+        let mut stream = asked("refused");
+        assert_eq!(read(&mut stream), b"all", "refused");
+        stream.write_all(b"thanks").expect("it still reads");
+    }
+    assert!(!server.printed().contains("sent more"), "a half-closed socket took bytes");
     let mut stream = asked("last");
     assert!(
         read(&mut stream) == sent.as_bytes(),

@@ -85,6 +85,8 @@ impl Program {
             let why = "out-of-band bytes cannot be held (--replies held); send them as others";
             return fail(libc::EOPNOTSUPP, why);
         }
+        // Asked first: a half-close that is held now may be the kernel's a moment later, and is not to be missed between.
+        let room = outbox.room(sender.inode);
         // Of a datagram socket the call itself may say where its messages go.
         let is_addressed = call.name.starts_with("send");
         let may_send = match sender.protocol {
@@ -94,7 +96,7 @@ impl Program {
         if !may_send {
             return Decision::Run; // the kernel tells why
         }
-        if let Some(decision) = self.has_no_room(call, &outbox, sender.inode, &ours, flags) {
+        if let Some(decision) = self.has_no_room(call, room, sender.inode, &ours, flags) {
             return decision;
         }
         match call.name {
@@ -117,12 +119,12 @@ impl Program {
     fn has_no_room(
         &mut self,
         call: &Stopped,
-        outbox: &Outbox,
+        room: Room,
         inode: u64,
         ours: &OwnedFd,
         flags: i32,
     ) -> Option<Decision> {
-        let is_full = match outbox.room(inode) {
+        let is_full = match room {
             Room::HalfClosed => return Some(self.broken_pipe(flags)),
             Room::Some => return None,
             _ if !self.may_stand() => return None,
