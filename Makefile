@@ -1,6 +1,6 @@
 # `make test` is the whole gate; `.ci/run` installs what it needs on a fresh machine and runs it.
 
-.PHONY: test lint install before-resolving power power-short miri miri-core miri-versions miri-collections miri-liars miri-window miri-marks miri-orders sanitize sanitize-address sanitize-address-short sanitize-thread toolchain nightly campaigns test-programs test-lab test-library test-crates test-docs bench traces
+.PHONY: test lint install before-resolving power power-short miri miri-core miri-versions miri-collections miri-liars miri-window miri-marks miri-orders sanitize sanitize-address sanitize-address-short sanitize-thread toolchain nightly campaigns test-programs test-others test-lab test-library test-crates test-docs bench traces
 
 # How tests are compiled: for campaigns as a release is, for the gate in half the time (`Cargo.toml`).
 PROFILE = release
@@ -8,10 +8,10 @@ TEST = --profile $(PROFILE) --workspace --features twinpage/serde --no-fail-fast
 # A shell ignores signals for what it runs in the background; some tests send them.
 RUN_TESTS = env --default-signal cargo test --lib --bins --tests $(TEST)
 
-# Much of a test waits for programs that it kills: twice as many run at once as there are processors, and the
-# parts side by side. Clippy and the lab, which keep both busy and are over first, have what the others leave; a nice
-# value would not do, for whoever wakes up waits for their slice. Clippy has a target directory of its own: none waits
-# for the other.
+# The programs under `twinpage run` come first and by themselves: much of such a test waits for programs that it kills,
+# so twice as many run at once as there are processors, and whatever computes beside them makes all of them wait. What
+# comes then is run side by side; Clippy and the lab have what the others leave, and Clippy a target directory of its
+# own: none waits for the other.
 LAST = chrt --idle 0
 test: export RUST_TEST_THREADS = 4
 # The errors of code that does not compile are compared (trybuild): nothing of that is run.
@@ -21,7 +21,7 @@ test: PROFILE = gate
 test:
 	cargo fmt --all --check
 	$(RUN_TESTS) --no-run
-	$(MAKE) -k -j6 PROFILE=$(PROFILE) test-programs test-library test-crates test-lab test-docs lint
+	$(MAKE) -k PROFILE=$(PROFILE) test-programs test-others
 
 lint:
 	CARGO_TARGET_DIR=target/lint $(LAST) cargo clippy --profile lint --workspace --all-targets \
@@ -33,6 +33,8 @@ test-programs:
 	$(call PART,programs)
 test-lab:
 	$(LAST) $(call PART,lab)
+test-others:
+	$(MAKE) -k -j5 test-library test-crates test-lab test-docs lint
 test-library:
 	$(call PART,library)
 test-crates:

@@ -624,7 +624,10 @@ fn held_replies_arrive_whole() {
         assert_eq!(read(&mut stream), b"all", "refused");
         stream.write_all(b"thanks").expect("it still reads");
     }
-    assert!(!server.printed().contains("sent more"), "a half-closed socket took bytes");
+    assert!(
+        !server.printed().contains("sent more"),
+        "a half-closed socket took bytes"
+    );
     let mut stream = asked("last");
     assert!(
         read(&mut stream) == sent.as_bytes(),

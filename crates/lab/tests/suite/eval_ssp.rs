@@ -10,7 +10,7 @@ fn quick(artifacts: &[&str]) -> Evaluation {
     let asked = StudyRequest {
         artifacts: artifacts.iter().map(|name| (*name).into()).collect(),
         set: Vec::new(),
-        smaller: 64,
+        smaller: 256,
         seed: 1,
         jobs: None,
         provenance: Provenance::default(),

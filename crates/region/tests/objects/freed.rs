@@ -169,12 +169,12 @@ fn one_object_too_many_for_the_log_is_not_made_and_is_after_a_close() {
     let region = open(&path);
     drop(pile(&region, "kept"));
     let make = |region: &Region| region.object::<Pile>("pile", |u| Pile::new_in(u, 3));
+    let before = blocks(&region);
     let mut made = 0;
-    let (refused, before) = loop {
-        let before = blocks(&region);
+    let refused = loop {
         match make(&region) {
             Ok(_) => region.free_object("pile").unwrap(),
-            Err(error) => break (error.to_string(), before),
+            Err(error) => break error.to_string(),
         }
         made += 1;
     };
