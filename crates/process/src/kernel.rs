@@ -123,6 +123,11 @@ impl Action {
         bytes
     }
 
+    /// Whether the delivery of its signal takes the handler away.
+    fn serves_once(&self) -> bool {
+        self.handler > 1 && self.flags & libc::SA_RESETHAND as u32 as u64 != 0
+    }
+
     fn from_bytes(bytes: &[u8]) -> Action {
         let word =
             |index: usize| u64::from_le_bytes(bytes[index * 8..][..8].try_into().expect("eight bytes"));
@@ -348,35 +353,39 @@ pub struct Running {
 }
 
 impl Kernel {
-    /// Asks for the actions of standard signals, which no watched call tells of, where one is or was another than the
-    /// default: what a default action has beside, means nothing. Whether any changed.
+    /// Asks for the actions of standard signals, of which no watched call tells, where one is or was another than the
+    /// default: what a default action has beside, means nothing. For those of real-time signals it asks where `all` are
+    /// wanted, or a delivery takes one away. Whether any changed.
     ///
     /// # Errors
     /// When the program is gone.
-    pub fn refresh_actions(&mut self, process: &Process, tid: Tid) -> Result<bool> {
-        let Some(known) = self.actions.get_mut(..STANDARD_SIGNALS) else {
-            return Ok(false); // all are read soon
+    pub fn refresh_actions(&mut self, process: &Process, tid: Tid, all: bool) -> Result<bool> {
+        let has_default = |action: &Action| *action == Action::default();
+        let asked = match self.actions.get(STANDARD_SIGNALS..) {
+            Some(real_time) if !all && !real_time.iter().any(Action::serves_once) => STANDARD_SIGNALS,
+            _ => SIGNALS as usize,
         };
-        let handled = process.handled_signals();
-        let handled = handled.map_err(|source| Error::target(ACTIONS_UNREAD, source))?;
-        if handled == 0 && known.iter().all(|action| *action == Action::default()) {
+        if asked == STANDARD_SIGNALS && self.actions[..asked].iter().all(has_default) {
+            let handled = process.handled_signals();
+            if handled.map_err(|source| Error::target(ACTIONS_UNREAD, source))? == 0 {
+                return Ok(false);
+            }
+        }
+        let now = read_actions(process, tid, asked)?;
+        let known = asked.min(self.actions.len());
+        if self.actions[..known] == *now {
             return Ok(false);
         }
-        let now = read_actions(process, tid, STANDARD_SIGNALS)?;
-        let changed = *known != *now;
-        known.copy_from_slice(&now);
-        Ok(changed)
+        self.actions.splice(..known, now);
+        Ok(true)
     }
 
-    /// Reads what is stale. The thread `tid` is stopped, and the one the process is looked at by.
+    /// Reads what is stale, but for the actions. The thread `tid` is stopped, and the one the process is looked at by.
     ///
     /// # Errors
     /// When the program is gone, or something cannot be captured.
     pub fn refresh(&mut self, process: &Process, tid: Tid, stale: Dirty) -> Result<()> {
         let pid = process.thread();
-        if stale.actions {
-            self.actions = read_actions(process, tid, SIGNALS as usize)?;
-        }
         if stale.brk {
             let brk = inject::call(process, tid, libc::SYS_brk, &[0]);
             self.memory.addresses[BRK] =

@@ -338,6 +338,26 @@ static void dispositions_step(void) {
     CHECK(stack.ss_sp == alternate && stack.ss_size == sizeof alternate && !stack.ss_flags, "the alternate stack moved");
 }
 
+// A handler that serves one signal: the kernel takes it away as it runs (SA_RESETHAND). Set in one step, used in another.
+static volatile int served;
+static int is_set[2];
+static void on_one(int sig) { served += sig == SIGTTOU || sig == SIGRTMIN + 10; }
+
+static void once_step(void) {
+    int which = (int)below(2), sig = which ? SIGRTMIN + 10 : SIGTTOU, before = served;
+    struct sigaction now, once = {.sa_handler = on_one, .sa_flags = SA_RESETHAND};
+    CHECK(!sigaction(sig, NULL, &now), "sigaction");
+    CHECK(now.sa_handler == (is_set[which] ? on_one : SIG_DFL), "signal %d has %s handler", sig,
+          is_set[which] ? "no" : "again its");
+    if (is_set[which]) {
+        CHECK(!raise(sig), "raise");
+        CHECK(served == before + 1, "a signal was handled %d times", served - before);
+    } else {
+        CHECK(!sigaction(sig, &once, NULL), "sigaction");
+    }
+    is_set[which] = !is_set[which];
+}
+
 static void signals_start(void) {
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGUSR2);
@@ -420,7 +440,7 @@ int main(int argc, char **argv) {
     long rounds = scale(argc, argv, 100);
     pid_t pid = getpid();
     void (*steps[])(void) = {pipes_step,   pipes_step, pipes_step,        counters_step, epoll_step,
-                             pending_step, mask_step,  dispositions_step, clocks_step,   timers_step};
+                             pending_step, mask_step,  dispositions_step, once_step,     clocks_step, timers_step};
     events_start();
     signals_start();
     timers_start();

@@ -93,7 +93,7 @@ fn a_tree_of_500_processes() {
 #[test]
 fn a_tree_for_which_too_few_files_may_be_opened() {
     too_few_files(200, 0);
-    too_few_files(30, 300);
+    too_few_files(40, 300);
 }
 
 fn too_few_files(processes: u32, inherited: u32) {

@@ -177,7 +177,7 @@ impl Program {
         let stale = self.stale;
         self.fixed_changed |= stale.is_any();
         self.kernel.refresh(&self.process, tid, stale)?;
-        self.fixed_changed |= !stale.actions && self.kernel.refresh_actions(&self.process, tid)?;
+        self.fixed_changed |= (self.kernel).refresh_actions(&self.process, tid, stale.actions)?;
         self.timers_set |= stale.interval_timers;
         for (tid, steady) in &mut self.steady {
             if steady.is_none() {

@@ -13,7 +13,6 @@ use crate::context::Ending;
 use crate::descendants::{Described, Obstacle, State, process_of};
 use crate::error::Result;
 use crate::interrupted::may_be_cut;
-use crate::syscalls::Watch;
 use rustix::process::{Pid, Signal};
 use std::collections::BTreeSet;
 use twinpage_os::trace::{self, Registers, Status, Tid};
@@ -104,7 +103,6 @@ impl Program {
             return Ok(());
         }
         let signal = self.signal_for_descendant(tid, pid, signal);
-        self.members.about_to_change(pid, tid, Watch::Actions); // SA_RESETHAND
         if self.calls.is_unfinished(tid) || self.is_cut_unheard(tid, signal, &registers) {
             self.end_or_take_up(tid, signal)?;
         }
