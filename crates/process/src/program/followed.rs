@@ -67,12 +67,12 @@ impl Followed {
             ..self.stale
         };
         self.kernel.refresh(process, pid, asked_outside)?;
-        self.stale = Dirty::NOTHING;
         // A call that is made in one that a signal stopped disturbs it.
         let may_have_run = !look.stopped || std::mem::take(&mut self.may_have_run);
         if may_have_run || asked_outside.actions {
             (self.kernel).refresh_actions(process, pid, asked_outside.actions)?;
         }
+        self.stale = Dirty::NOTHING;
         check(pid, &self.kernel)?;
         (self.memory).capture(process, objects, maker, into, &mut Parts::default())?;
         self.rest.keep_doubtful(process);
