@@ -7,6 +7,8 @@
 //!   a trace in /proc/PID/maps: [`Tracker::unregistered`] finds such ranges. The marks in their page
 //!   tables may stay, and are wrong: a write where nothing is registered does not lift one. So such a
 //!   range is tracked again with [`Tracker::register_as_written`].
+//! * A look tells of each page once, in order. The kernel itself may tell of pages again where there are more than
+//!   512 runs of them.
 //! * While a process is loaded, threads that touch an empty page wait until it is filled
 //!   ([`Tracker::register_empty`]), in user mode only: a system call cannot wait without privileges.
 //! * madvise(`MADV_DONTNEED`), mremap(2) in place and the truncation of a mapped file empty pages
@@ -404,7 +406,9 @@ impl Tracker {
         self.scan(range, into, query)
     }
 
-    /// Appends what matches. The kernel fills as many regions as there is room for and says where it stopped.
+    /// Appends what matches, each page once, in order. The kernel fills as many regions as there is room for. Where it
+    /// stopped is what it says, or the end of the last region if that is later: what it says is where it began anew for
+    /// the last time, and it does that after every 512 regions. If there is room left, it came to the end.
     fn scan(&self, range: Range<u64>, into: &mut Vec<Region>, query: Query) -> io::Result<()> {
         let mut start = range.start;
         let but = if query.but_guards { self.guard } else { 0 };
@@ -430,9 +434,15 @@ impl Tracker {
             // SAFETY: the kernel writes at most `regions_len` regions into the spare capacity.
             let found = unsafe { libc::ioctl(self.pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arguments) };
             checked(found)?;
+            let (found, is_full) = (found as usize, found as usize == room.len());
             // SAFETY: the kernel initialised `found` regions right after the vector's length.
-            unsafe { into.set_len(into.len() + found as usize) };
-            start = arguments.walk_end;
+            unsafe { into.set_len(into.len() + found) };
+            if !is_full {
+                return Ok(());
+            }
+            start = into
+                .last()
+                .map_or(arguments.walk_end, |last| last.end.max(arguments.walk_end));
         }
         Ok(())
     }
@@ -535,6 +545,49 @@ mod tests {
         assert_eq!(of(&[0..5, 5..6, 6..10, 11..21]), [0..2, 4..5, 5..6, 7..9, 12..20]);
         assert_eq!(of(&[2..4, 22..25, 30..31, 40..41]), [30..31, 40..41]);
         assert_eq!(of(&[]), []);
+    }
+
+    #[test]
+    fn a_look_tells_of_each_page_once() {
+        const BASE: u64 = 0x4fff_a000_0000;
+        let page = |number: u64| BASE + number * PAGE;
+        // Two buffers of the kernel's and a part; and what there is room for here, exactly and twice.
+        for runs in [1200, 4096, 4097, 8192, 9000] {
+            let end = page(2 * runs);
+            let memory = Reserved::at(BASE as usize, (end - BASE) as usize).unwrap();
+            memory.open(BASE as usize..end as usize).unwrap();
+            // SAFETY: userfaultfd(2) takes flags and gives a descriptor that is ours.
+            let uffd = unsafe {
+                OwnedFd::from_raw_fd(libc::syscall(libc::SYS_userfaultfd, USERFAULTFD_FLAGS) as i32)
+            };
+            let tracker = Tracker::new(uffd, std::process::id() as i32).unwrap();
+            tracker.register(BASE..end).unwrap();
+            for run in 0..runs {
+                // SAFETY: the pages are open until the end of this turn.
+                unsafe { (page(2 * run) as *mut u8).write_volatile(1) };
+            }
+            let all: Vec<u64> = (0..runs).map(|run| page(2 * run)).collect();
+            type Look = fn(&Tracker, Range<u64>, &mut Vec<Region>) -> io::Result<()>;
+            let looks: [Look; 4] = [
+                Tracker::see_written,
+                Tracker::present,
+                Tracker::private_copies,
+                Tracker::take_written,
+            ];
+            for (number, look) in looks.into_iter().enumerate() {
+                let mut regions = Vec::new();
+                look(&tracker, BASE..end, &mut regions).unwrap();
+                let told: Vec<u64> = regions
+                    .iter()
+                    .flat_map(|region| (region.start..region.end).step_by(PAGE as usize))
+                    .collect();
+                assert!(
+                    told == all,
+                    "look {number} at {runs} runs tells of {}",
+                    told.len()
+                );
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 // Two threads that write more than a stop should copy, and take its pages away while they are copied before it: between
 // that copy and the stop a page may be written again, dropped, unmapped and mapped anew, moved, forbidden, or shared with
-// a child; and a mapping may come and go.
+// a child; and a mapping may come and go. Written pages may lie apart from one another: the kernel tells of 512 at a time.
 //
 // Each thread has blocks of its own and knows what each page of them must be. Usage: c_precopy [ROUNDS]
 #define _GNU_SOURCE
@@ -68,6 +68,19 @@ static void check_in_child(struct thread *t, struct block *b) {
     CHECK(waitpid(child, &status, 0) == child && !status, "the child ended with status %x", status);
 }
 
+// Pages here and there in all blocks are written again and again, and one of each block is dropped.
+static void scatter(struct thread *t) {
+    for (int again = 0; again < 8; again++)
+        for (int n = 0; n < BLOCKS; n++)
+            for (int page = 0; page < PAGES; page += 8) write_pages(t, &t->blocks[n], page, page + 1);
+    for (int n = 0; n < BLOCKS; n++) {
+        struct block *b = &t->blocks[n];
+        int page = (int)(next_random(&t->random) % PAGES);
+        CHECK(!madvise(b->at + page * WORDS, PAGE, MADV_DONTNEED), "madvise");
+        b->seed[page] = 0;
+    }
+}
+
 // What is mapped is afterwards as it was before.
 static void come_and_go(struct thread *t) {
     struct block b = {.at = map(NULL)};
@@ -105,6 +118,9 @@ static void step(struct thread *t) {
             break;
         case 14 ... 23:
             come_and_go(t);
+            break;
+        case 24 ... 31:
+            scatter(t);
             break;
         default:
             write_pages(t, b, from, to);

@@ -31,7 +31,7 @@ const SOME: usize = 128;
 /// Copies of pages of one process.
 #[derive(Debug, Default)]
 pub struct Copies {
-    /// The pages, by address.
+    /// The pages, in order, each once.
     pages: Vec<u64>,
     /// What the first of them held, back to back: all of them, once the copying is over.
     bytes: Buffer,
@@ -159,6 +159,10 @@ impl Memory {
                 self.early.pages.push(address);
             }
         }
+        assert!(
+            self.early.pages.is_sorted_by(|a, b| a < b),
+            "each page once, in order"
+        );
         if taken.is_err() {
             self.owe_copies();
         }

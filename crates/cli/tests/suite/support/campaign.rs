@@ -17,7 +17,7 @@ use super::ordinary::OrdinaryUser;
 use super::process::{Victim, ended_before, kill, twinpage};
 use super::sink::{self, Sink};
 use super::state::to_form_of_earlier_builds;
-use super::tree::{Tree, bytes_difference, difference, snapshot};
+use super::tree::{Entry, Tree, bytes_difference, difference, snapshot};
 
 /// What the program alone does.
 pub(crate) struct Oracle {
@@ -343,6 +343,24 @@ impl Round<'_> {
             .collect()
     }
 
+    /// What the program tells of its own end: its output from the first difference on, and each file that
+    /// it does not leave when it ends well (a virtual machine's report, say).
+    fn last_words(&self) -> String {
+        let beginning = |bytes: &[u8]| {
+            let part = &bytes[..bytes.len().min(12_000)];
+            String::from_utf8_lossy(part).into_owned()
+        };
+        let (want, got) = (&self.oracle.stdout, self.sink.bytes());
+        let same = want.iter().zip(&got).take_while(|(a, b)| a == b).count();
+        let mut text = format!("; then it printed:\n{}", beginning(&got[same..]));
+        for (name, entry) in snapshot(&self.dir.join("work")) {
+            if let (false, Entry::File { bytes, .. }) = (self.oracle.files.contains_key(&name), entry) {
+                text += &format!("\n{name} begins with:\n{}", beginning(&bytes));
+            }
+        }
+        text
+    }
+
     fn compare(&self, status: ExitStatus) {
         let fail = |what: String| -> ! {
             let (name, seed, stderr) = (self.campaign.name, self.campaign.seed, self.stderr());
@@ -351,7 +369,11 @@ impl Round<'_> {
             panic!("{name}: {what}\nstdout is a {sink:?}; TWINPAGE_SEED={seed}; stderr was:\n{stderr}");
         };
         if status != self.oracle.status {
-            fail(format!("it ended with {status}, not {}", self.oracle.status));
+            fail(format!(
+                "it ended with {status}, not {}{}",
+                self.oracle.status,
+                self.last_words()
+            ));
         }
         let stdout = self.sink.bytes();
         if stdout != self.oracle.stdout {
