@@ -1,5 +1,6 @@
 //! What can go wrong between a program and its files. Each error names the file and the way out.
 
+use crate::layout::is_marked_gone;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -97,6 +98,13 @@ pub enum Error {
     /// A write or a flush of the log failed earlier, so nothing after it can be undone for sure.
     #[error("the undo log is poisoned since an earlier failure ({0}); resume from the last checkpoint")]
     Poisoned(Arc<twinpage_core::Error>),
+}
+
+impl Error {
+    /// A file has lost the name that it was opened by.
+    pub(super) fn is_of_removed_name(&self) -> bool {
+        matches!(self, Error::Refused(Refusal::NoName(path)) if is_marked_gone(path))
+    }
 }
 
 /// Why a change cannot be undone. The names are stable: `--explain` lists them.

@@ -158,7 +158,8 @@ impl Recorder {
         }
     }
 
-    /// The name of an open file, perhaps another than it was opened by; `None` when it has none.
+    /// The name of an open file, perhaps another than it was opened by; `None` when it has none, and when others
+    /// removed the one it had: what names they know besides cannot be found.
     ///
     /// # Errors
     /// [`Refusal::NoName`] when it has one that is not known.
@@ -167,6 +168,7 @@ impl Recorder {
             Ok(path) => Ok(Some(path)),
             Err(unknown) => match self.links.other_name(stat, Path::new("")) {
                 Some(path) => Ok(Some(path)),
+                None if unknown.is_of_removed_name() => Ok(None),
                 None => match self.count(Ident::from(stat), || rustix::fs::fstat(fd)) {
                     Ok(0) => Ok(None),
                     _ => Err(unknown),

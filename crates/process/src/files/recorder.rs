@@ -106,6 +106,14 @@ impl Recorder {
     /// [`Error::Refused`] when it cannot be undone, [`Error::Full`] when there is no room (a
     /// checkpoint makes some), [`Error::Poisoned`] after a failed write. The change must not happen.
     pub fn record(&mut self, change: &Change<'_>) -> Result<Recorded> {
+        match self.record_by_name(change) {
+            // A file without a name is an object.
+            Err(error) if error.is_of_removed_name() => Ok(Recorded::NotTracked),
+            recorded => recorded,
+        }
+    }
+
+    fn record_by_name(&mut self, change: &Change<'_>) -> Result<Recorded> {
         match *change {
             Change::Write { fd, at, len } => self.write(fd, at, len),
             Change::SetLen { target, len } => self.set_len(target, len),
