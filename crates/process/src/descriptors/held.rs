@@ -12,7 +12,10 @@ use crate::sockets::{self, Phase, Replies};
 use crate::{datagrams, loopback, pairs, ptys, unix_sockets};
 use rustix::fs::{OFlags, SeekFrom, Stat};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use twinpage_os::proc_file::field;
 use twinpage_os::remote::Process;
 use twinpage_os::trace::Tid;
@@ -49,10 +52,7 @@ impl Descriptors {
         if outside.len() > 2 * self.list.len() {
             outside.clear(); // most are closed
         }
-        let nameless: Vec<i32> = (self.list.values())
-            .filter(|descriptor| self.has_lost_its_name(descriptor))
-            .map(|descriptor| descriptor.fd)
-            .collect();
+        let nameless = self.find_nameless();
         let is_pipe = |fd: &i32| matches!(self.list[fd].kind, DescriptorKind::Fifo { .. });
         let pipe = nameless.iter().copied().find(is_pipe);
         for fd in nameless {
@@ -67,16 +67,27 @@ impl Descriptors {
         }
     }
 
-    fn has_lost_its_name(&self, descriptor: &Descriptor) -> bool {
-        let named = match &descriptor.kind {
-            DescriptorKind::File { .. } | DescriptorKind::Place { .. } | DescriptorKind::Directory { .. } => {
-                true
+    /// Descriptors of files that have lost the name they were opened by. A file that keeps another name is looked for by
+    /// its own only when it changed since the last stop, as it does by losing one: inode(7), ctime.
+    fn find_nameless(&mut self) -> Vec<i32> {
+        let mut nameless = Vec::new();
+        if self.change_times.len() > 2 * self.list.len() {
+            self.change_times.clear(); // most are closed
+        }
+        for descriptor in self.list.values().filter(|descriptor| is_named(descriptor)) {
+            let Some(ours) = self.ours.get(&descriptor.fd) else {
+                continue;
+            };
+            let Ok(stat) = rustix::fs::fstat(ours) else {
+                continue;
+            };
+            let changed = (stat.st_ctime, stat.st_ctime_nsec);
+            let is_known = self.change_times.insert(descriptor.fd, changed) == Some(changed);
+            if stat.st_nlink == 0 || !is_known && is_name_removed(ours) {
+                nameless.push(descriptor.fd);
             }
-            DescriptorKind::Fifo { path, .. } => !is_marked_gone(path),
-            _ => false,
-        };
-        let ours = self.ours.get(&descriptor.fd).filter(|_| named);
-        ours.is_some_and(|ours| rustix::fs::fstat(ours).is_ok_and(|stat| stat.st_nlink == 0))
+        }
+        nameless
     }
 
     /// Whether an end of this pipe writes packets.
@@ -342,6 +353,21 @@ fn count(pid: i32, fd: i32) -> Result<Held> {
         semaphore: number("eventfd-semaphore", 10) == Some(1),
     });
     count.ok_or_else(|| not_understood(pid, fd, &info))
+}
+
+/// Whether it is found by its name after a resume.
+fn is_named(descriptor: &Descriptor) -> bool {
+    match &descriptor.kind {
+        DescriptorKind::File { .. } | DescriptorKind::Place { .. } | DescriptorKind::Directory { .. } => true,
+        DescriptorKind::Fifo { path, .. } => !is_marked_gone(path),
+        _ => false,
+    }
+}
+
+/// Whether the kernel has no name for an open file. One that ends as the kernel marks such a file is looked at again in vain.
+fn is_name_removed(ours: &OwnedFd) -> bool {
+    let link = rustix::fs::readlink(format!("/proc/self/fd/{}", ours.as_raw_fd()), Vec::new());
+    link.is_ok_and(|link| is_marked_gone(Path::new(OsStr::from_bytes(link.to_bytes()))))
 }
 
 #[cfg(test)]

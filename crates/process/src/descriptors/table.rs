@@ -39,6 +39,8 @@ pub struct Descriptors {
     pub(crate) pairs: Pairs,
     pub(super) list: List,
     pub(super) ours: HashMap<i32, OwnedFd>,
+    /// When the files of descriptors had last changed, at the last stop.
+    pub(super) change_times: HashMap<i32, (i64, u64)>,
     pub(super) open_files: OpenFiles,
     pub(super) tables: Tables,
     /// Inodes of TCP sockets whose other end was found outside the tree, where it stays.
@@ -65,6 +67,7 @@ impl Default for Descriptors {
             pairs: Pairs::default(),
             list: List::new(),
             ours: HashMap::new(),
+            change_times: HashMap::new(),
             open_files: OpenFiles::default(),
             tables: Tables::default(),
             outside: RefCell::default(),
