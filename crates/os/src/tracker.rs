@@ -406,9 +406,9 @@ impl Tracker {
         self.scan(range, into, query)
     }
 
-    /// Appends what matches, each page once, in order. The kernel fills as many regions as there is room for. Where it
-    /// stopped is what it says, or the end of the last region if that is later: what it says is where it began anew for
-    /// the last time, and it does that after every 512 regions. If there is room left, it came to the end.
+    /// Appends the regions that match, each page once, in order. The kernel fills as many as there is room for; if room is
+    /// left, it reached the end. Its `walk_end` may lie before the last region: it is the start of the kernel's last pass,
+    /// and a pass tells of 512 regions.
     fn scan(&self, range: Range<u64>, into: &mut Vec<Region>, query: Query) -> io::Result<()> {
         let mut start = range.start;
         let but = if query.but_guards { self.guard } else { 0 };

@@ -6,16 +6,13 @@ use super::tables::split;
 use super::{Descriptor, DescriptorKind, Descriptors, Held, countdowns, fdinfo, not_understood};
 use crate::clocks::Clocks;
 use crate::error::{Error, Result};
-use crate::files::Ident;
+use crate::files::{Ident, link_of};
 use crate::layout::is_marked_gone;
 use crate::sockets::{self, Phase, Replies};
 use crate::{datagrams, loopback, pairs, ptys, unix_sockets};
 use rustix::fs::{OFlags, SeekFrom, Stat};
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use twinpage_os::proc_file::field;
 use twinpage_os::remote::Process;
 use twinpage_os::trace::Tid;
@@ -67,8 +64,8 @@ impl Descriptors {
         }
     }
 
-    /// Descriptors of files that have lost the name they were opened by. A file that keeps another name is looked for by
-    /// its own only when it changed since the last stop, as it does by losing one: inode(7), ctime.
+    /// Descriptors of files that have lost the name they were opened by. Where a file has links left, its name is asked for
+    /// only if its change time is new: losing a name sets it (inode(7), ctime).
     fn find_nameless(&mut self) -> Vec<i32> {
         let mut nameless = Vec::new();
         if self.change_times.len() > 2 * self.list.len() {
@@ -364,10 +361,9 @@ fn is_named(descriptor: &Descriptor) -> bool {
     }
 }
 
-/// Whether the kernel has no name for an open file. One that ends as the kernel marks such a file is looked at again in vain.
+/// Whether the kernel has no name for an open file. A name that ends like the kernel's mark is looked at again in vain.
 fn is_name_removed(ours: &OwnedFd) -> bool {
-    let link = rustix::fs::readlink(format!("/proc/self/fd/{}", ours.as_raw_fd()), Vec::new());
-    link.is_ok_and(|link| is_marked_gone(Path::new(OsStr::from_bytes(link.to_bytes()))))
+    link_of(ours).is_ok_and(|link| is_marked_gone(&link))
 }
 
 #[cfg(test)]

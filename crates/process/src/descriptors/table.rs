@@ -39,7 +39,7 @@ pub struct Descriptors {
     pub(crate) pairs: Pairs,
     pub(super) list: List,
     pub(super) ours: HashMap<i32, OwnedFd>,
-    /// When the files of descriptors had last changed, at the last stop.
+    /// The change times of named files at the last stop, by descriptor.
     pub(super) change_times: HashMap<i32, (i64, u64)>,
     pub(super) open_files: OpenFiles,
     pub(super) tables: Tables,

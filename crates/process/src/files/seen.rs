@@ -41,11 +41,11 @@ pub(super) fn proc_name(fd: impl AsFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()).into()
 }
 
-/// What the kernel calls the file behind a descriptor now.
+/// The kernel's name for the file behind a descriptor, with its mark if that was removed.
 ///
 /// # Errors
 /// [`Error::Io`].
-pub(super) fn link_of(fd: impl AsFd) -> Result<PathBuf> {
+pub(crate) fn link_of(fd: impl AsFd) -> Result<PathBuf> {
     let proc = proc_name(fd);
     let link = rustix::fs::readlinkat(CWD, &proc, Vec::new()).doing("read the link", &proc)?;
     Ok(OsString::from_vec(link.into_bytes()).into())
