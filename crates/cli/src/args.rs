@@ -710,7 +710,7 @@ impl From<NetworkArgument> for Network {
 pub(crate) enum OnFullArgument {
     /// End the program; make room, then resume
     Stop,
-    /// Let it go on without new checkpoints until there is room
+    /// Let it go on without new checkpoints; what it prints, and changes of its files, wait for room
     Continue,
 }
 

@@ -5,6 +5,9 @@
 
 #![allow(unsafe_code)]
 
+use crate::inject::{self, Call, ROOM, ROOM_BYTES};
+use crate::remote::Process;
+use crate::trace::Tid;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     TargetArch,
@@ -108,6 +111,39 @@ impl Filter {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Puts a process under the filter, by its stopped thread `tid` and all of them at once: `SECCOMP_FILTER_FLAG_TSYNC`. The
+    /// process has the code of [`inject`].
+    ///
+    /// # Errors
+    /// As [`inject::run`]; what the kernel says of the filter.
+    pub fn install_in(&self, process: &Process, tid: Tid) -> io::Result<()> {
+        const PROGRAM: u64 = ROOM + 64;
+        let bytes = self.bytes();
+        assert!(
+            bytes.len() as u64 <= ROOM + ROOM_BYTES - PROGRAM,
+            "a filter of {} bytes",
+            bytes.len()
+        );
+        process.write(PROGRAM, &bytes)?;
+        process.write(
+            ROOM,
+            [self.len() as u64, PROGRAM].map(u64::to_le_bytes).as_flattened(),
+        )?;
+        let (mode, all) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
+        let mut calls = [
+            Call::new(libc::SYS_prctl, &[libc::PR_SET_NO_NEW_PRIVS as u64, 1]),
+            Call::new(libc::SYS_seccomp, &[mode.into(), all, ROOM]),
+        ];
+        inject::run(process, tid, &mut calls)?;
+        calls[0].result()?;
+        match calls[1].result()? {
+            0 => Ok(()),
+            thread => Err(io::Error::other(format!(
+                "thread {thread} has a filter of its own"
+            ))),
+        }
     }
 
     /// Puts the calling process under the filter, for good, and gives up gaining privileges by

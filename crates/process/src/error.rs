@@ -102,6 +102,16 @@ impl Error {
         lacks_files(source)
     }
 
+    /// Whether the state has no room for something that a checkpoint needs beside memory. The next may find some.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        match self {
+            Error::Files(error) => matches!(error, crate::files::Error::Full { .. }),
+            Error::Streams(error) => error.is_full(),
+            _ => false,
+        }
+    }
+
     /// Whether an error of a restore means that the program was killed: a program that has not run cannot exit.
     #[must_use]
     pub fn is_kill(&self) -> bool {

@@ -19,7 +19,7 @@ use crate::program::{self, Carried, Program, Surroundings};
 use crate::rested::{self, Rested};
 use crate::restore::{self, Restored};
 use crate::session::{self, OutputCommit, Pace, Summary};
-use crate::sockets::Sockets;
+use crate::sockets::{Replies, Sockets};
 use crate::state::{Choices, StateDir, Store};
 use crate::statistics::{Ledger, Loaded};
 use crate::stdio::{self, Stdio};
@@ -33,7 +33,7 @@ use twinpage_os::Durability;
 use twinpage_os::cpuid::Level;
 use twinpage_os::messages;
 use twinpage_os::remote::Process;
-use twinpage_os::seccomp::Filter;
+use twinpage_os::seccomp::{Filter, FreeCall};
 use twinpage_os::spawn;
 use twinpage_os::user_signals;
 
@@ -107,13 +107,28 @@ struct Setting {
     streams: Arc<Stdio>,
     files: Recorder,
     filter: Filter,
+    /// Of a program that writes freely: the filter for when it may not.
+    full_filter: Option<Filter>,
     sockets: Sockets,
     notes: Notes,
     cpu_floor: Option<Level>,
 }
 
 impl Setting {
-    fn new(directory: &StateDir, streams: Stdio, epoch: Epoch, cpu_floor: Option<Level>) -> Result<Setting> {
+    /// For a program that is `alone`, one process, or with descendants.
+    fn new(
+        directory: &StateDir,
+        streams: Stdio,
+        epoch: Epoch,
+        cpu_floor: Option<Level>,
+        alone: bool,
+    ) -> Result<Setting> {
+        let replies = directory.replies();
+        let full = filter(&syscalls::free_calls(replies))?;
+        let (filter, full_filter) = match alone && replies == Replies::Loose {
+            true => (filter(&syscalls::free_with_writes(replies))?, Some(full)),
+            false => (full, None),
+        };
         Ok(Setting {
             streams: Arc::new(streams),
             files: Recorder::create(
@@ -121,10 +136,9 @@ impl Setting {
                 files::Options::new(file_durability(directory)),
                 epoch,
             )?,
-            filter: Filter::new(&syscalls::free_calls(directory.replies())).map_err(|error| {
-                Error::Internal(format!("the system call table makes no filter: {error}"))
-            })?,
-            sockets: Sockets::new(directory.replies(), epoch)?,
+            filter,
+            full_filter,
+            sockets: Sockets::new(replies, epoch)?,
             notes: Notes::of_state(directory.path()),
             cpu_floor,
         })
@@ -151,9 +165,17 @@ impl Setting {
             carried,
         };
         let mut program = Program::new(process, tids, memory, surroundings)?;
+        if let (Some(full), Some(&tid)) = (self.full_filter, tids.first()) {
+            program.write_freely_until_needed(full, tid)?;
+        }
         program.read_program()?;
         Ok((program, witness))
     }
+}
+
+fn filter(free: &[FreeCall]) -> Result<Filter> {
+    Filter::new(free)
+        .map_err(|error| Error::Internal(format!("the system call table makes no filter: {error}")))
 }
 
 fn file_durability(directory: &StateDir) -> files::Durability {
@@ -182,7 +204,7 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
     pace.prepare_signals();
     start_helpers()?;
     let streams = Stdio::run(stdio::RealStreams::current()?, stream_options(directory))?;
-    let setting = Setting::new(directory, streams, 0, directory.cpu_floor())?;
+    let setting = Setting::new(directory, streams, 0, directory.cpu_floor(), true)?;
     let (program, witness) = match to_first_instruction(setting, command, directory, store.geometry()) {
         Err(error) if error.is_gone() => return Err(launch::killed_before_it_began(libc::SIGKILL)),
         started => started?,
@@ -264,7 +286,8 @@ fn go_on(
     }
     restore::unix_sockets::make(context, directory.path(), &mut sockets)?;
     let cpu_floor = floor_here(directory.cpu_floor())?;
-    let mut setting = Setting::new(directory, streams, epoch, cpu_floor)?;
+    let alone = context.members.is_empty() && context.fixed.ended.is_none();
+    let mut setting = Setting::new(directory, streams, epoch, cpu_floor, alone)?;
     setting.files.set_links(&context.live.links, &moved);
     program::forget_copies_but(&context.fixed.kernel.memory.exe, directory.path())?;
     let restored = restore::restore(

@@ -202,6 +202,23 @@ static ROWS: [Option<&Call>; 512] = {
     rows
 };
 
+/// What a program none of whose descriptors leads to a file may do freely as well.
+const WRITES: [(i64, &[Argument]); 3] = [
+    (libc::SYS_write, &[]),
+    (libc::SYS_writev, &[]),
+    (libc::SYS_sendmsg, &[bits(2, libc::MSG_OOB as u64, 0)]),
+];
+
+/// The calls that never stop while a program writes freely: those that never stop, and the writes.
+#[must_use]
+pub fn free_with_writes(replies: Replies) -> Vec<FreeCall> {
+    let writes = WRITES.map(|(number, when)| FreeCall {
+        number,
+        when: when.to_vec(),
+    });
+    [free_calls(replies), writes.into()].concat()
+}
+
 /// The calls that never stop, with what must hold of their arguments: the seccomp filter. Where replies are held, what
 /// sends does; where they are synced, what makes something durable.
 #[must_use]

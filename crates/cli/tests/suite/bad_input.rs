@@ -4,11 +4,13 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
 use twinpage_campaign::{either, seed};
 
 use crate::support::process::{Victim, kill, twinpage, with_argument};
+use crate::support::program::python_with;
 use crate::support::state::{COUNTING, Killed, on_state, refused_in_order, wait_until};
-use crate::support::{chance, say};
+use crate::support::{chance, say, skip};
 
 fn run(state: &Path, words: &[&str]) -> std::process::Output {
     twinpage()
@@ -420,6 +422,27 @@ fn a_store_with_flipped_bytes() {
 
 // ---- a full disk ----
 
+/// The script runs in a directory where it may mount file systems; its arguments are the program. The directory is
+/// returned with what it left there; `None`, which is said, where nothing can be mounted.
+fn on_a_small_disk(script: &str, program: &[&str]) -> Option<TempDir> {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let done = Command::new("unshare")
+        .args(["-rm", "bash", "-c", script, "bash"])
+        .args(program)
+        .current_dir(scratch.path())
+        .env("TWINPAGE", env!("CARGO_BIN_EXE_twinpage"))
+        .output()
+        .expect("unshare");
+    if !done.status.success() {
+        let words = String::from_utf8_lossy(&done.stderr).into_owned();
+        say(&format!(
+            "SKIPPED: a full disk: no mount namespaces on this machine: {words}"
+        ));
+        return None;
+    }
+    Some(scratch)
+}
+
 #[test]
 fn a_disk_that_fills_up() {
     // A small file system in a mount namespace: the program grows until a checkpoint has no room, the last
@@ -436,24 +459,11 @@ fn a_disk_that_fills_up() {
     let growing = "a=(); x=x; for ((i = 0; i < 16; i++)); do x=$x$x; done; \
                    for ((i = 1; i <= 500; i++)); do a+=(\"$x$i\"); ((i % 25)) || echo $i ${#a[*]}; done; n=0; \
                    for y in \"${a[@]}\"; do n=$((n + ${#y})); done; echo $n";
-    let scratch = tempfile::tempdir().expect("a scratch directory");
     let alone = Command::new("bash").args(["-c", growing]).output().expect("bash");
-    let mut command = Command::new("unshare");
-    command
-        .args(["-rm", "bash", "-c", script, "bash", "bash", "-c", growing])
-        .current_dir(scratch.path());
-    let done = command
-        .env("TWINPAGE", env!("CARGO_BIN_EXE_twinpage"))
-        .output()
-        .expect("unshare");
-    let read = |name: &str| fs::read_to_string(scratch.path().join(name)).unwrap_or_default();
-    if !done.status.success() {
-        let words = String::from_utf8_lossy(&done.stderr).into_owned();
-        say(&format!(
-            "SKIPPED: a_disk_that_fills_up: no mount namespaces on this machine: {words}"
-        ));
+    let Some(scratch) = on_a_small_disk(script, &["bash", "-c", growing]) else {
         return;
-    }
+    };
+    let read = |name: &str| fs::read_to_string(scratch.path().join(name)).unwrap_or_default();
     let (codes, err) = (read("codes"), read("err"));
     let codes: Vec<i32> = codes
         .split_whitespace()
@@ -474,6 +484,108 @@ fn a_disk_that_fills_up() {
         String::from_utf8_lossy(&alone.stdout),
         "it went on to another end"
     );
+}
+
+/// Pages that a lost checkpoint would have given back are given back by the next.
+#[test]
+fn memory_that_was_freed_while_a_disk_was_full() {
+    let Some(python) = python_with("mmap") else {
+        return skip("memory freed on a full disk", "python3", "python3");
+    };
+    let script = r#"
+        mkdir disk && mount -t tmpfs -o size=128m tmpfs disk || exit 90
+        "$TWINPAGE" run --every 100ms --on-full continue --state disk/state -- "$@" 2>err > >(cat >out) &
+        until_seen() { for ((i = 0; i < 3000; i++)); do grep -qs "$1" "$2" && break; sleep 0.01; done; }
+        until_seen full out
+        head -c 128M /dev/zero >disk/ballast 2>/dev/null
+        touch filled; until_seen "is full" err
+        rm disk/ballast
+        touch end; until_seen freed out
+        "$TWINPAGE" info --json disk/state >info; kill -KILL $!; true
+    "#;
+    let program = "import mmap, os, time
+def wait(name):
+    while not os.path.exists(name): time.sleep(0.01)
+content = os.urandom(16 << 20)
+first = mmap.mmap(-1, 40 << 20)
+for _ in range(40): first.write(os.urandom(1 << 20))
+print('full', flush=True); wait('filled')
+first.close(); second = mmap.mmap(-1, 16 << 20); second.write(content)
+wait('end'); print('freed', flush=True); time.sleep(600)";
+    let Some(scratch) = on_a_small_disk(script, &[&python, "-c", program]) else {
+        return;
+    };
+    let read = |name: &str| fs::read_to_string(scratch.path().join(name)).unwrap_or_default();
+    let info: serde_json::Value = serde_json::from_str(&read("info")).expect("info --json");
+    let mebibytes = info["pages"].as_u64().expect("pages") >> 8;
+    // 16 twice, and Python's own.
+    assert!(
+        mebibytes < 56,
+        "{mebibytes} MiB: the first 40 are kept: {}",
+        read("err")
+    );
+}
+
+/// What a program prints and what it destroys of its files find no place in a state whose disk is full. The program waits
+/// for room, or ends and can be resumed, as was chosen; it never sees that its own disk were full.
+#[test]
+fn a_full_disk_is_not_the_programs() {
+    let Some(python) = python_with("mmap") else {
+        return skip("a program beside a full disk", "python3", "python3");
+    };
+    let script = r#"
+        mkdir disk && mount -t tmpfs -o size=64m tmpfs disk || exit 90
+        head -c 8M /dev/zero >data
+        "$TWINPAGE" run --every 20ms --on-full "$1" --state disk/state -- "${@:3}" "$2" 2>err > >(cat >out) &
+        until_seen() { for ((i = 0; i < 3000; i++)); do grep -qs "$1" "$2" && break; sleep 0.01; done; }
+        until_seen full out
+        head -c 64M /dev/zero >disk/ballast 2>/dev/null
+        touch filled; until_seen "is full\|No space" err
+        if [ "$1" = stop ]; then wait $!; first=$?; fi
+        rm disk/ballast
+        if [ "$1" = stop ]; then "$TWINPAGE" resume disk/state 2>>err > >(cat >>out) & fi
+        wait $!; echo ${first-0} $? >codes
+        until_seen end out
+    "#;
+    let program = "import os, sys, time
+data = open('data', 'r+b', buffering=0)
+print('full', flush=True)
+while not os.path.exists('filled'): time.sleep(0.01)
+if sys.argv[1] == 'prints':
+    for n in range(100): print(n, 'x' * 5000, flush=True)
+for n in range(50):
+    data.seek(n * 100000)
+    data.write(b'y' * 50000)
+os.rename('data', 'moved'); open('new', 'w').write('new')
+print('end', flush=True)";
+    for (on_full, way) in [
+        ("continue", "prints"),
+        ("continue", "changes"),
+        ("stop", "prints"),
+        ("stop", "changes"),
+    ] {
+        let Some(scratch) = on_a_small_disk(script, &[on_full, way, &python, "-c", program]) else {
+            return;
+        };
+        let read = |name: &str| fs::read_to_string(scratch.path().join(name)).unwrap_or_default();
+        let err = read("err");
+        let first = if on_full == "stop" { 125 } else { 0 };
+        assert_eq!(read("codes"), format!("{first} 0\n"), "{on_full}, {way}: {err}");
+        let printed = (0..100)
+            .filter(|_| way == "prints")
+            .map(|n| format!("{n} {}\n", "x".repeat(5000)));
+        assert!(
+            read("out") == format!("full\n{}end\n", printed.collect::<String>()),
+            "{on_full}, {way}: {err}"
+        );
+        let mut data = vec![0; 8 << 20];
+        (0..50).for_each(|n| data[n * 100_000..][..50_000].fill(b'y'));
+        assert!(
+            fs::read(scratch.path().join("moved")).expect("a file") == data,
+            "{on_full}, {way}: {err}"
+        );
+        assert_eq!(read("new"), "new", "{on_full}, {way}: {err}");
+    }
 }
 
 #[test]

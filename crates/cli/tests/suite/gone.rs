@@ -12,6 +12,20 @@ use crate::support::skip;
 use crate::support::state::wait_until;
 use crate::trees::Life;
 
+/// The program is told to end, and prints `expected` first. What twinpage said of it all is returned.
+fn goes_on_to_print(life: Life, expected: &str, case: &str) -> String {
+    life.until_checkpoint_of(1);
+    fs::write(life.path("go"), "").expect("a file");
+    let (code, life) = life.end();
+    let err = life.read("err");
+    assert_eq!(
+        (code, life.read("out").as_str()),
+        (Some(0), expected),
+        "{case}: {err}"
+    );
+    err
+}
+
 /// A file that is mapped shared, all of it, comes back with what the checkpoint has of it, with the directories that it
 /// was in, and with the lock on it.
 #[test]
@@ -50,14 +64,10 @@ print(right, locked, there.st_ino == os.fstat(file).st_ino, oct(there.st_mode), 
         fs::remove_dir_all(life.path(lost)).expect("the file was there");
         life.start(&["resume", "--every", "20ms"], &[]);
     }
-    life.until_checkpoint_of(1);
-    fs::write(life.path("go"), "").expect("a file");
-    let (code, life) = life.end();
-    let err = life.read("err");
-    assert_eq!(
-        (code, life.read("out").as_str()),
-        (Some(0), "True True True 0o100600 True\n"),
-        "TWINPAGE_SEED={seed}: {err}"
+    let err = goes_on_to_print(
+        life,
+        "True True True 0o100600 True\n",
+        &format!("TWINPAGE_SEED={seed}"),
     );
     assert_eq!(
         err.matches("was gone: it is made again").count(),
@@ -102,15 +112,7 @@ print(bool(right), os.pread(file, 10000, 0) == expected)";
             kill(life.child(), victim, &mut chance);
             life.start(&["resume", "--every", "20ms"], &[]);
         }
-        life.until_checkpoint_of(1);
-        fs::write(life.path("go"), "").expect("a file");
-        let (code, life) = life.end();
-        let err = life.read("err");
-        assert_eq!(
-            (code, life.read("out").as_str()),
-            (Some(0), "True True\n"),
-            "{way}; TWINPAGE_SEED={seed}: {err}"
-        );
+        goes_on_to_print(life, "True True\n", &format!("{way}; TWINPAGE_SEED={seed}"));
     }
 }
 

@@ -58,3 +58,4 @@ mod support;
 mod told;
 mod trees;
 mod within;
+mod writes;

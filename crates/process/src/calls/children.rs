@@ -30,14 +30,8 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 impl Program {
     pub(super) fn before_clone(&mut self, call: &Stopped) -> Result<Decision> {
-        let flags = match call.name {
-            "fork" => libc::SIGCHLD as u64,
-            "vfork" => (libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD) as u64,
-            "clone" => call.arguments[0],
-            _ => match self.caller().read_u64(call.arguments[0]) {
-                Ok(flags) => flags,
-                Err(_) => return Ok(Decision::Run), // the kernel will refuse it
-            },
+        let Some(flags) = self.clone_flags(call) else {
+            return Ok(Decision::Run); // the kernel will refuse it
         };
         if flags & libc::CLONE_THREAD as u64 != 0 {
             return Ok(thread(flags));
@@ -53,6 +47,16 @@ impl Program {
         }
         self.descendants.begin_making(call.tid, flags);
         Ok(Decision::Run)
+    }
+
+    /// What is shared with the process or thread that a call makes: clone(2).
+    pub(super) fn clone_flags(&self, call: &Stopped) -> Option<u64> {
+        match call.name {
+            "fork" => Some(libc::SIGCHLD as u64),
+            "vfork" => Some((libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD) as u64),
+            "clone" => Some(call.arguments[0]),
+            _ => self.caller().read_u64(call.arguments[0]).ok(),
+        }
     }
 
     fn refuse_process(&self, flags: u64) -> Option<Decision> {

@@ -1,17 +1,18 @@
 //! Calls that change files: what they destroy is recorded before they run.
 //!
 //! * Where the kernel will refuse a call itself, it is let run, and nothing is recorded.
-//! * What the recorder refuses or has no room for, the program sees refused; any other error of it ends the run.
+//! * What the recorder refuses, the program sees refused. For what it has no room for, the thread waits until a
+//!   checkpoint has emptied the undo log. Any other error of it ends the run.
 //! * What would not be there after a resume, as a device or a named pipe, is refused when it is opened.
 
 use super::within::Sender;
 use super::{Decision, Start, Stopped, fail, not_there};
 use crate::descriptors::{self, DescriptorKind};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::files::{self, Change, Ident, New, PathAt, Recorded, Recorder, Refusal, Target};
 use crate::kernel::Settings;
 use crate::objects::Objects;
-use crate::program::Program;
+use crate::program::{Program, Until};
 use crate::ptys;
 use crate::sockets::is_netlink;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat};
@@ -26,10 +27,10 @@ fn record(objects: &mut Objects, files: &mut Recorder, change: &Change<'_>) -> R
     match files.record(change) {
         Ok(Recorded::Saved | Recorded::Covered | Recorded::NotTracked) => Ok(Decision::Run),
         Err(files::Error::Refused(refusal)) => Ok(fail(errno_of(&refusal), refusal.to_string())),
-        Err(files::Error::Full { .. }) => Ok(fail(
-            libc::ENOSPC,
-            "there is no room to keep what the change destroys; make room, or checkpoint more often with --every",
-        )),
+        Err(error @ files::Error::Full { by_bound, .. }) => Ok(Decision::Unkeepable {
+            by_bound,
+            why: error.to_string(),
+        }),
         Err(error) => Err(error.into()),
     }
 }
@@ -61,6 +62,28 @@ fn note_objects(objects: &mut Objects, change: &Change<'_>) {
 const RESOLVE_IN_ROOT: u64 = 0x10;
 
 impl Program {
+    /// What becomes of a call that destroys what there is no room to keep. The program is not to see a full disk that is
+    /// its state's and not its own, so the thread stands until the undo log is empty. What finds no room even then is a
+    /// change beyond the log's bound, or the disk is full of other things.
+    pub(super) fn without_room(&mut self, call: &Stopped, by_bound: bool, why: String) -> Result<Decision> {
+        let stood = self.may_pass(call.tid, &call.made);
+        if !self.may_stand() || stood && by_bound {
+            return Ok(Decision::Unkeepable { by_bound, why });
+        }
+        if stood && !self.goes_on_when_full {
+            return Err(Error::State(format!(
+                "{why}; the last checkpoint is whole: make room, then twinpage resume"
+            )));
+        }
+        if stood {
+            self.notes.say(&format!(
+                "{why}; until there is room, the program waits in {}",
+                call.name
+            ));
+        }
+        Ok(Decision::Stand(Until::Keepable))
+    }
+
     /// Records what `change` destroys. A refusal of the recorder becomes one of the call.
     pub(super) fn record(&mut self, change: &Change<'_>) -> Result<Decision> {
         record(&mut self.objects, &mut self.files, change)
@@ -70,28 +93,14 @@ impl Program {
         if self.caller.is_none() {
             self.descriptors.give(0);
         }
-        let (dirfd, path, flags) = match call.name {
-            "open" => (libc::AT_FDCWD, call.arguments[0], call.arguments[1]),
-            "creat" => (
-                libc::AT_FDCWD,
-                call.arguments[0],
-                (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC) as u64,
-            ),
-            "openat2" => {
-                let how = |field: u64| self.caller().read_u64(call.arguments[2] + field * 8);
-                let (Ok(flags), Ok(resolve)) = (how(0), how(2)) else {
-                    return Ok(Decision::Run);
-                };
-                // A name that begins at another root would be taken for another file's.
-                if resolve & RESOLVE_IN_ROOT != 0 && flags as i32 & (libc::O_CREAT | libc::O_TRUNC) != 0 {
-                    return Ok(not_there(libc::ENOSYS));
-                }
-                (call.int(0), call.arguments[1], flags)
-            }
-            _ => (call.int(0), call.arguments[1], call.arguments[2]),
+        let Some((dirfd, path, flags)) = self.opening(call) else {
+            return Ok(Decision::Run);
         };
-        let flags = OFlags::from_bits_retain(flags as u32);
         let makes = flags.intersects(OFlags::CREATE | OFlags::TRUNC);
+        // A name that begins at another root would be taken for another file's.
+        if call.name == "openat2" && makes && self.begins_at_other_root(call) {
+            return Ok(not_there(libc::ENOSYS));
+        }
         let Some((start, path)) = self.named((dirfd, path)) else {
             return Ok(Decision::Run);
         };
@@ -117,6 +126,28 @@ impl Program {
             return Ok(Decision::Run);
         }
         self.record(&Change::Open { place, flags })
+    }
+
+    /// Where a call that opens a file looks for it, by which name, and how it opens it.
+    pub(super) fn opening(&self, call: &Stopped) -> Option<(i32, u64, OFlags)> {
+        let [first, second, third, ..] = call.arguments;
+        let (dirfd, path, flags) = match call.name {
+            "open" => (libc::AT_FDCWD, first, second),
+            "creat" => (
+                libc::AT_FDCWD,
+                first,
+                (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC) as u64,
+            ),
+            "openat2" => (call.int(0), second, self.caller().read_u64(third).ok()?),
+            _ => (call.int(0), second, third),
+        };
+        Some((dirfd, path, OFlags::from_bits_retain(flags as u32)))
+    }
+
+    /// `resolve` of a struct open_how: openat2(2).
+    fn begins_at_other_root(&self, call: &Stopped) -> bool {
+        let resolve = self.caller().read_u64(call.arguments[2] + 16);
+        resolve.is_ok_and(|resolve| resolve & RESOLVE_IN_ROOT != 0)
     }
 
     /// What is behind one of the caller's descriptors is opened once more.

@@ -11,6 +11,7 @@ mod descendants;
 mod files;
 mod identity;
 mod ipc;
+mod light;
 mod memory;
 mod pairs;
 mod pidfds;
@@ -51,6 +52,13 @@ pub enum Decision {
     Again,
     /// Its thread stands there, and begins it again when it need not wait any longer.
     Stand(Until),
+    /// What it destroys finds no room in the state: it fails (`ENOSPC`), unless its thread can wait for some.
+    Unkeepable {
+        /// It is more than the undo log may hold, or all of its epoch is.
+        by_bound: bool,
+        /// Which part of the state is full.
+        why: String,
+    },
     /// It fails with this error.
     Fail {
         /// The error the program sees.
@@ -176,6 +184,13 @@ impl Program {
             Decision::Run => return Ok(()),
             Decision::Done(result) => (result, Message::Probe),
             Decision::Again | Decision::Stand(_) => (call.number as i64, Message::Probe),
+            Decision::Unkeepable { ref why, .. } => {
+                let way_out = "checkpoint more often (--every), or change less of a file at once";
+                (
+                    -i64::from(libc::ENOSPC),
+                    Message::Told(format!("{why}; {way_out}")),
+                )
+            }
             Decision::Fail { errno, ref message } => (-i64::from(errno), message.clone()),
         };
         let mut registers = trace::registers(tid)?;
@@ -226,12 +241,18 @@ impl Program {
                 Decision::Run
             }
             (Policy::Refused(refusal) | Policy::RefusedToFirst(refusal), _) => refuse(refusal),
-            (Policy::Watched(watch) | Policy::FreeWhen(_, watch), _) => self.watch(watch, &stopped)?,
+            (Policy::Watched(watch) | Policy::FreeWhen(_, watch), _) => match self.watch(watch, &stopped)? {
+                Decision::Unkeepable { by_bound, why } => self.without_room(&stopped, by_bound, why)?,
+                decision => decision,
+            },
         };
         Ok((call.name, decision))
     }
 
     fn watch(&mut self, watch: Watch, call: &Stopped) -> Result<Decision> {
+        if let Some(decision) = self.before_heavy(watch, call)? {
+            return Ok(decision);
+        }
         self.before_processors(watch);
         if let Caller::Descendant { pid, .. } = call.by {
             self.members.about_to_change(pid, call.tid, watch);

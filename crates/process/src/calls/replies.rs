@@ -389,7 +389,7 @@ impl Program {
 
     /// Whether a checkpoint may come before the call. None does before the end of a descendant that its maker waits for:
     /// vfork(2).
-    fn may_stand(&self) -> bool {
+    pub(super) fn may_stand(&self) -> bool {
         let shares_memory = |caller: &Process| self.descendants.shares_memory(caller.pid());
         !self.caller.as_ref().is_some_and(shares_memory)
     }

@@ -176,7 +176,7 @@ impl Program {
     }
 
     /// The address that comes with a call, as connect(2) takes it.
-    fn address_given(&self, call: &Stopped) -> Option<Vec<u8>> {
+    pub(super) fn address_given(&self, call: &Stopped) -> Option<Vec<u8>> {
         const MOST_BYTES: u64 = 110; // struct sockaddr_un
         let [_, at, length, ..] = call.arguments;
         let mut address = vec![0; length.min(MOST_BYTES) as usize];

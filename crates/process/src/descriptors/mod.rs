@@ -20,6 +20,7 @@ mod touched;
 pub use describe::Files;
 pub use held::Look;
 pub use notices::Notice;
+pub(crate) use table::numbers;
 pub use table::{Descriptors, List, is_open_in};
 
 use self::polls::Interest;

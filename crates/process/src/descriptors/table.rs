@@ -677,7 +677,7 @@ fn threads(pid: i32) -> impl Iterator<Item = Tid> {
 }
 
 /// The numbers of all descriptors of a thread, the lowest first.
-pub(super) fn numbers(pid: i32) -> Result<Vec<i32>> {
+pub(crate) fn numbers(pid: i32) -> Result<Vec<i32>> {
     let directory = format!("/proc/{pid}/fd");
     let entries = fs::read_dir(&directory).map_err(Error::file("cannot list", &directory))?;
     let mut numbers: Vec<i32> = entries

@@ -25,15 +25,14 @@ pub enum Error {
     },
 
     /// No room to keep what the change would destroy.
-    #[error(
-        "{what} is full: {needed} more bytes are needed; take a checkpoint, which empties the undo log, \
-         or free some space, and try again"
-    )]
+    #[error("{what} is full: {needed} more bytes are needed")]
     Full {
         /// The undo log, or the directory of kept files, or the bound the user set.
         what: String,
         /// How many bytes did not fit.
         needed: u64,
+        /// It is a bound of the recorder, and not the disk's.
+        by_bound: bool,
     },
 
     /// Bytes are not what was written there.

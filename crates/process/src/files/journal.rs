@@ -390,6 +390,7 @@ impl Journal {
             return Err(Error::Full {
                 what: "the undo log".into(),
                 needed: needed - room,
+                by_bound: true,
             });
         }
         if self.safety == Safety::Named {

@@ -120,6 +120,7 @@ impl Keep {
                 return Err(Error::Full {
                     what,
                     needed: bytes - room,
+                    by_bound: true,
                 });
             }
             self.copy(found, stat, seq)?;
@@ -216,6 +217,7 @@ impl Keep {
         Error::Full {
             what: format!("the disk of {}", self.path.display()),
             needed,
+            by_bound: false,
         }
     }
 }
@@ -266,6 +268,7 @@ pub(super) fn copy(
                     Err(Error::Full {
                         what: format!("the disk for the copy of {}", shown.display()),
                         needed,
+                        by_bound: false,
                     })
                 }
                 Err(error) => Err(error).doing("copy", shown),

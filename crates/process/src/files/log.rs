@@ -158,6 +158,7 @@ impl Log {
                     return Err(Error::Full {
                         what: format!("the disk of the undo log {}", self.path.display()),
                         needed: bytes.len() as u64,
+                        by_bound: false,
                     });
                 }
                 Ok(written) => {

@@ -38,6 +38,7 @@ pub(super) fn make_whole(path: &Path, header: Header, rest: &[u8], sync: bool) -
         return Err(Error::Full {
             what: format!("the disk of {}", fresh.display()),
             needed: bytes.len() as u64,
+            by_bound: false,
         });
     }
     if sync {

@@ -258,7 +258,8 @@ impl Memory {
     /// The capture failed: where the store would have had the copies. All memories owe those pages: one may share pages of
     /// its maker from this very stop on.
     pub fn lose_copies(&mut self) -> Vec<Piece> {
-        let copies = std::mem::take(&mut self.early);
+        let mut copies = std::mem::take(&mut self.early);
+        self.early.discarded = std::mem::take(&mut copies.discarded);
         let stored = copies
             .pages
             .iter()

@@ -174,6 +174,9 @@ impl Program {
 
     /// Reads what is stale, by the thread `tid`. It stays stale when it cannot be captured.
     fn refresh(&mut self, tid: Tid) -> Result<()> {
+        if self.open_names > 0 {
+            self.renew_threads();
+        }
         let stale = self.stale;
         self.fixed_changed |= stale.is_any();
         self.kernel.refresh(&self.process, tid, stale)?;
@@ -375,8 +378,10 @@ impl Source for Program {
     type Error = Error;
 
     fn capture(&mut self, into: &mut Capture) -> Result<()> {
+        into.discarded.append(&mut self.discarded);
         let captured = self.capture_stopped(into);
         if captured.is_err() {
+            self.discarded.append(&mut into.discarded);
             self.owe_files(into);
             let lost: Vec<Piece> = self.memories().flat_map(Memory::lose_copies).collect();
             self.owe(&lost);
@@ -388,6 +393,7 @@ impl Source for Program {
         self.settle_copies(capture, matches!(outcome, Outcome::Lost(_)));
         match outcome {
             Outcome::Durable { changed, .. } => {
+                self.note_durable(capture.epoch);
                 self.held = self.held.map(|_| true);
                 let pieces = capture.pieces.iter().zip(changed);
                 pieces
@@ -397,6 +403,7 @@ impl Source for Program {
             Outcome::Lost(_) => {
                 self.rest.disturb();
                 self.owe(&capture.pieces);
+                self.discarded.append(&mut capture.discarded);
                 self.owe_files(capture);
             }
             Outcome::Poisoned(_) => {}

@@ -61,12 +61,14 @@ use crate::threads::{self, ThreadState};
 use crate::timers::Dues;
 use identity::Identity;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use twinpage_core::Buffer;
+use twinpage_core::{Buffer, PageId};
 use twinpage_os::cpuid::{self, Level};
 use twinpage_os::inject;
 use twinpage_os::remote::Process;
+use twinpage_os::seccomp::Filter;
 use twinpage_os::trace::{self, Status, Tid};
 use twinpage_os::tracker::{Tracker, USERFAULTFD_FLAGS};
 
@@ -114,6 +116,8 @@ pub struct Program {
     pub(crate) streams: Arc<Stdio>,
     /// Files of epochs that were lost, which the next one makes durable.
     unsynced: EpochFiles,
+    /// Pages of the store that hold nothing any more, of epochs that were lost.
+    discarded: Vec<Range<PageId>>,
     writer: context::Writer,
     /// The clocks of the last checkpoint.
     cut_at: Clocks,
@@ -144,6 +148,12 @@ pub struct Program {
     held: Option<bool>,
     /// What threads stopped for before the first of them went on.
     unanswered: Vec<(Tid, Status)>,
+    /// While it writes freely: the filter for when it may not.
+    pub(crate) full_filter: Option<Filter>,
+    /// How many names of threads it has open while it writes freely; of one that could not be opened too many.
+    pub(crate) open_names: usize,
+    /// Where the disk of its state is full, its calls wait until there is room; it ends otherwise.
+    pub(crate) goes_on_when_full: bool,
     /// Buffers for early copies.
     spare: Vec<Buffer>,
     /// The time pre-copy has taken since the last stop.
@@ -251,6 +261,10 @@ impl Program {
             command: surroundings.command,
             streams: surroundings.streams,
             unsynced: EpochFiles::default(),
+            discarded: Vec::new(),
+            full_filter: None,
+            open_names: 0,
+            goes_on_when_full: false,
             writer: context::Writer::default(),
             cut_at: Clocks::default(),
             ending: None,
@@ -423,6 +437,14 @@ impl Program {
     /// # Errors
     /// When the event cannot be handled; the program is then to be ended.
     pub fn handle(&mut self, tid: Tid, status: Status) -> Result<()> {
+        let handled = self.handle_stop(tid, status);
+        if handled.is_err() {
+            self.set_state(tid, State::Stopped); // it was not let go, and stops no second time
+        }
+        handled
+    }
+
+    fn handle_stop(&mut self, tid: Tid, status: Status) -> Result<()> {
         const MAKING: [i32; 3] = [trace::EVENT_CLONE, trace::EVENT_FORK, trace::EVENT_VFORK];
         if !matches!(status, Status::Event(event) if MAKING.contains(&event)) {
             self.descendants.end_making(tid); // with none made

@@ -1,5 +1,5 @@
 //! Threads that stand at the entry of a call: until an epoch is durable that was cut after they came there, or until
-//! there is room for what they send.
+//! there is room for what they send, or for what their calls destroy.
 //!
 //! * A checkpoint finds such a thread before its call: a resume begins the call. What the thread did before is in the
 //!   checkpoint that the resume goes on from, so it does not wait again.
@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 use twinpage_core::Epoch;
 use twinpage_os::trace::{Registers, Tid, WatchedCall};
 
-/// How often a thread that waits for room is let go.
+/// How often a thread that waits for room in the outbox is let go.
 const TURN: Duration = Duration::from_millis(50);
+/// How often one is that waits for room in the undo log: each time it asks for a checkpoint, if it still has none.
+const LONG_TURN: Duration = Duration::from_millis(500);
 
 /// What a thread waits for at the entry of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +27,8 @@ pub enum Until {
     Durable,
     /// There is room in the outbox for the socket with this inode.
     Room(u64),
+    /// What the call destroys can be kept: a durable checkpoint empties the undo log, and the disk may have room again.
+    Keepable,
 }
 
 #[derive(Debug)]
@@ -38,13 +42,21 @@ struct Stand {
 }
 
 impl Stand {
-    fn is_over(&self, outbox: &Outbox) -> bool {
+    /// `durable` is the last epoch of which the tracer heard; the outbox hears of one sooner.
+    fn is_over(&self, durable: Epoch, outbox: Option<&Outbox>) -> bool {
         match self.until {
-            Until::Durable => self.epoch.is_some_and(|epoch| epoch <= outbox.last_durable()),
+            Until::Durable => self.is_covered(outbox.map_or(durable, Outbox::last_durable)),
             Until::Room(inode) => {
-                self.since.elapsed() > TURN || matches!(outbox.room(inode), Room::Some | Room::HalfClosed)
+                let has_room = |outbox: &Outbox| matches!(outbox.room(inode), Room::Some | Room::HalfClosed);
+                self.since.elapsed() > TURN || outbox.is_some_and(has_room)
             }
+            Until::Keepable => self.since.elapsed() > LONG_TURN || self.is_covered(durable),
         }
+    }
+
+    /// Whether what its thread did before is durable.
+    fn is_covered(&self, durable: Epoch) -> bool {
+        self.epoch.is_some_and(|epoch| epoch <= durable)
     }
 }
 
@@ -54,6 +66,8 @@ pub(crate) struct Standing {
     stands: Vec<Stand>,
     /// The calls that threads may make now.
     passes: HashMap<Tid, WatchedCall>,
+    /// The last durable epoch.
+    durable: Epoch,
     /// Since when threads wait for room for one call.
     tried: HashMap<Tid, (WatchedCall, Instant)>,
 }
@@ -81,7 +95,7 @@ impl Standing {
 
     /// How many threads wait for a cut.
     fn uncut(&self) -> usize {
-        let uncut = |stand: &&Stand| stand.until == Until::Durable && stand.epoch.is_none();
+        let uncut = |stand: &&Stand| !matches!(stand.until, Until::Room(_)) && stand.epoch.is_none();
         self.stands.iter().filter(uncut).count()
     }
 
@@ -150,18 +164,23 @@ impl Program {
         }
     }
 
+    /// An epoch is durable, and the undo log has room again.
+    pub(super) fn note_durable(&mut self, epoch: Epoch) {
+        self.standing.durable = epoch;
+    }
+
     /// Lets the threads go whose wait is over.
     ///
     /// # Errors
     /// When a thread refuses to.
     pub fn let_standing_go(&mut self) -> Result<()> {
+        let (durable, outbox) = (self.standing.durable, self.sockets.outbox.as_deref());
         let stands = &mut self.standing.stands;
-        let Some(outbox) = self.sockets.outbox.as_ref().filter(|_| !stands.is_empty()) else {
-            return Ok(());
-        };
-        let over: Vec<Stand> = stands.extract_if(.., |stand| stand.is_over(outbox)).collect();
+        let over: Vec<Stand> = stands
+            .extract_if(.., |stand| stand.is_over(durable, outbox))
+            .collect();
         for stand in over {
-            if stand.until == Until::Durable {
+            if stand.until == Until::Durable || stand.until == Until::Keepable && stand.is_covered(durable) {
                 self.standing.passes.insert(stand.tid, stand.call);
             }
             self.go_on(stand.tid, 0)?;

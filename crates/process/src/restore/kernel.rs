@@ -19,7 +19,6 @@ use std::time::Duration;
 use twinpage_os::inject::{self, Call, ROOM};
 use twinpage_os::messages;
 use twinpage_os::remote::Process;
-use twinpage_os::seccomp::Filter;
 use twinpage_os::trace::Tid;
 
 /// Sets everything that belongs to the process, and puts it under the filter.
@@ -37,7 +36,8 @@ pub(super) fn set(process: &Process, context: &Context, with: &With<'_>) -> Resu
     )];
     run(process, &mut close, "close what is not the program's")?;
     set_settings(process.pid(), &context.fixed.kernel.settings);
-    install(process, with.filter)
+    let installed = with.filter.install_in(process, process.pid());
+    installed.map_err(|source| Error::target("cannot install the filter of system calls", source))
 }
 
 /// prctl(2), `PR_SET_MM_MAP`: eleven addresses, the auxiliary vector, and the program's file.
@@ -213,20 +213,6 @@ fn set_patiently(path: &str, value: &str) -> std::io::Result<()> {
         }
     }
     std::fs::write(path, value)
-}
-
-fn install(process: &Process, filter: &Filter) -> Result<()> {
-    let program = ROOM + 64;
-    write(process, program, &filter.bytes())?;
-    write(process, ROOM, &words(&[filter.len() as u64, program]))?;
-    let mut calls = [
-        Call::new(libc::SYS_prctl, &[libc::PR_SET_NO_NEW_PRIVS as u64, 1]),
-        Call::new(
-            libc::SYS_seccomp,
-            &[u64::from(libc::SECCOMP_SET_MODE_FILTER), 0, ROOM],
-        ),
-    ];
-    run(process, &mut calls, "install the system call filter")
 }
 
 /// The working directory and the file mode mask of a process that was made by another.

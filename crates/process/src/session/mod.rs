@@ -284,6 +284,7 @@ impl<'a> Drive<'a> {
         let mut controller = Controller::new(pace.every, Duration::ZERO);
         controller.begins(Duration::ZERO);
         let rested = Rested::of(program.files.state());
+        program.goes_on_when_full = pace.on_full == OnFull::Continue;
         Ok(Drive {
             rested,
             program,
@@ -617,18 +618,20 @@ fn uncapturable(program: &mut Program, choice: OnUncapturable, why: String) -> R
 
 /// A checkpoint failed. Its cause, when the program is to go on until there is room for the next.
 fn failed(program: &mut Program, pace: Pace, error: EngineError<Error>) -> Result<String> {
-    match error {
-        EngineError::Source(error) => Err(error),
-        EngineError::Lost { cause, .. } if pace.on_full == OnFull::Continue => {
-            program.notes.say(&format!(
-                "{cause}; the program goes on without new checkpoints until there is room"
-            ));
-            Ok(cause.to_string())
-        }
-        EngineError::Lost { cause, .. } => Err(Error::State(format!(
+    let cause = match error {
+        EngineError::Lost { cause, .. } => cause.to_string(),
+        EngineError::Source(error) if error.is_full() => error.to_string(),
+        EngineError::Source(error) => return Err(error),
+        EngineError::Store(error) => return Err(error.into()),
+        error => return Err(Error::Internal(error.to_string())),
+    };
+    if pace.on_full == OnFull::Stop {
+        return Err(Error::State(format!(
             "{cause}; the last checkpoint is whole: make room, then twinpage resume"
-        ))),
-        EngineError::Store(error) => Err(error.into()),
-        error => Err(Error::Internal(error.to_string())),
+        )));
     }
+    program.notes.say(&format!(
+        "{cause}; the program goes on without new checkpoints until there is room"
+    ));
+    Ok(cause)
 }

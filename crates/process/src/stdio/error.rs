@@ -43,6 +43,13 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the disk of the state has no room for what was printed or typed.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Error::Io { source, .. }
+            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    }
+
     pub(super) fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Error {
         Error::Io {
             what: what.into(),

@@ -54,6 +54,8 @@ pub(super) struct Output {
     allowed_close: bool,
     /// Nothing can be printed any more.
     closed: bool,
+    /// Read from the program's terminal, and not in the log, whose disk is full.
+    unlogged: Vec<u8>,
     /// The outside has no reader any more.
     broken: bool,
     /// Where the stream ended when a flush of the file outside was last considered.
@@ -69,6 +71,7 @@ impl Output {
             allowed: log.end(),
             allowed_close: context.closed,
             closed: context.closed,
+            unlogged: Vec::new(),
             broken: false,
             end_at_sync: log.end(),
             marks: VecDeque::new(),
@@ -144,15 +147,25 @@ impl Output {
     fn read(&mut self, master: impl AsFd, len: usize) -> Result<usize> {
         let mut bytes = [0; 4096];
         let len = len.min(bytes.len());
+        self.log_rest()?;
         loop {
             match rustix::io::read(&master, &mut bytes[..len]) {
-                Ok(n) => return self.log.append(&bytes[..n]).map(|()| n),
+                Ok(n) => {
+                    self.unlogged.extend_from_slice(&bytes[..n]);
+                    return self.log_rest().map(|()| n);
+                }
                 // No side but ours has it open, or there is nothing.
                 Err(Errno::AGAIN | Errno::IO) => return Ok(0),
                 Err(Errno::INTR) => {}
                 Err(e) => return Err(Error::io("read from the program's terminal", e)),
             }
         }
+    }
+
+    fn log_rest(&mut self) -> Result<()> {
+        self.log.append(&self.unlogged)?;
+        self.unlogged.clear();
+        Ok(())
     }
 
     /// The program is stopped and drained: everything printed belongs to `epoch`. `released` bytes

@@ -206,7 +206,10 @@ impl State {
     /// Whether the last stop has all there is. A terminal shows what is typed without its program's doing.
     pub(super) fn is_as_at_stop(&mut self, shared: &Shared) -> Result<bool> {
         for n in 0..self.channels.len() {
-            self.drain(n, shared)?;
+            match self.drain(n, shared) {
+                Err(error) if error.is_full() => return Ok(false), // more was printed than there is room for
+                drained => drained?,
+            };
         }
         let waits = self.input.as_ref().is_some_and(Input::waits_for_stop);
         Ok(!waits && self.ends_at_stop == Some(self.ends()))

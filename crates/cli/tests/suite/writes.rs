@@ -1,0 +1,140 @@
+//! Under `--replies loose` a program writes without a stop, until a descriptor of it leads to a file.
+
+use crate::support::process::twinpage;
+use crate::support::program::python_with;
+use crate::support::skip;
+
+/// What a program is under after each step is told by the number of its filters: seccomp(2).
+const STEPS: &str = "
+import os, socket, sys, threading
+def filters():
+    status = open('/proc/self/status').read()
+    return int(status.split('Seccomp_filters:')[1].split()[0])
+def thread():
+    one = threading.Thread(target=print); one.start(); one.join()
+def try_to_connect(name):
+    try: socket.socket(socket.AF_UNIX).connect(name)
+    except OSError: pass
+def child():
+    pid = os.fork()
+    if not pid: os._exit(0)
+    os.waitpid(pid, 0)
+def sender():
+    server = socket.create_server(('127.0.0.1', 0))
+    ends = socket.create_connection(server.getsockname()), server.accept()[0]
+    ends[0].sendmsg([b'some', b'thing']); os.write(ends[0].fileno(), b'!'); assert ends[1].recv(10) == b'something!'
+    ends[1].sendall(b'an answer'); assert ends[0].recv(10) == b'an answer'
+def ask_for_addresses():
+    socket.getaddrinfo('localhost', 80)
+steps = dict(
+    nothing=lambda: None,
+    reading=lambda: open('/proc/self/maps').read(),
+    devices=lambda: [open('/dev/' + name, 'wb') for name in ('null', 'zero')],
+    pipe=lambda: os.write(os.pipe()[1], b'x'),
+    counter=lambda: os.write(os.eventfd(0), bytes(8)),
+    thread=thread,
+    connection=sender,
+    addresses=ask_for_addresses,
+    name_of_a_thread=lambda: open('/proc/self/task/' + str(threading.get_native_id()) + '/comm', 'w').write('other'),
+    nowhere=lambda: try_to_connect('nowhere'),
+    file=lambda: open('made', 'w').write('x'),
+    both=lambda: os.open('there', os.O_RDWR),
+    again=lambda: open('/proc/self/fd/' + str(os.open('there', os.O_RDONLY)), 'r+'),
+    memory=lambda: os.memfd_create('memory'),
+    pair=lambda: socket.socketpair(),
+    datagrams=lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
+    name=lambda: socket.socket(socket.AF_UNIX).bind('name'),
+    setting=lambda: open('/proc/self/oom_score_adj', 'w').write('0'),
+    master=lambda: os.openpty(),
+    child=child)
+before = filters()
+kept = steps[sys.argv[1]]()
+between = filters()
+open('last', 'w').write('of all')
+print(between - before, filters() - before)
+";
+
+const LIGHT: [&str; 10] = [
+    "nothing",
+    "reading",
+    "devices",
+    "pipe",
+    "counter",
+    "thread",
+    "connection",
+    "addresses",
+    "nowhere",
+    "name_of_a_thread",
+];
+const HEAVY: [&str; 10] = [
+    "file",
+    "both",
+    "again",
+    "memory",
+    "pair",
+    "datagrams",
+    "name",
+    "setting",
+    "master",
+    "child",
+];
+
+#[test]
+fn a_program_writes_freely_until_it_has_a_file() {
+    let Some(python) = python_with("socket") else {
+        return skip("writes without a stop", "python3", "python3");
+    };
+    let steps = LIGHT.map(|step| (step, "0 1")).into_iter();
+    for (step, expected) in steps.chain(HEAVY.map(|step| (step, "1 1"))) {
+        let filters = |replies: &str| {
+            let scratch = tempfile::tempdir().expect("a scratch directory");
+            std::fs::write(scratch.path().join("there"), "before").expect("a file");
+            let run = twinpage()
+                .args([
+                    "run",
+                    "--replies",
+                    replies,
+                    "--every",
+                    "5ms",
+                    "--",
+                    &python,
+                    "-c",
+                    STEPS,
+                    step,
+                ])
+                .current_dir(scratch.path())
+                .output()
+                .expect("twinpage runs");
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+            assert!(run.status.success(), "{step}: {}", text(&run.stderr));
+            text(&run.stdout)
+        };
+        assert_eq!(filters("loose"), expected, "{step}");
+        if step == "file" {
+            assert_eq!(filters("held"), "0 0", "all writes stop from the beginning");
+        }
+    }
+}
+
+/// One that begins with a file has all of its writes looked at.
+#[test]
+fn a_program_whose_output_is_a_file_writes_none_unseen() {
+    let Some(python) = python_with("socket") else {
+        return skip("writes into an inherited file", "python3", "python3");
+    };
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let inherited = scratch.path().join("inherited");
+    let ask = "\"$TWINPAGE\" run --replies loose --every 5ms -- \"$0\" -c \"$1\" nothing 3>>inherited && cat inherited";
+    let program = STEPS.replace("print(between", "os.write(3, b'seen'); print(before - 1, between");
+    let run = std::process::Command::new("bash")
+        .args(["-c", ask, &python, &program])
+        .env("TWINPAGE", env!("CARGO_BIN_EXE_twinpage"))
+        .current_dir(scratch.path())
+        .output()
+        .expect("bash runs");
+    let (out, err) = [&run.stdout, &run.stderr]
+        .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        .into();
+    assert!(run.status.success() && inherited.exists(), "{err}");
+    assert!(out.ends_with("0 0\nseen"), "{out}: {err}");
+}

@@ -1,0 +1,183 @@
+//! Writes that need no look: of a program of one process, none of whose descriptors leads to a file.
+//!
+//! Where replies are loose (`--replies loose`), nothing that goes out over a socket waits, and a stop for each write(2) costs
+//! more than the write. A server has sockets, pipes and the like once it runs. So its filter lets it write, until it is
+//! about to get a descriptor whose writes are looked at, or a child, whose descriptors are not followed here.
+//!
+//! * The full filter is added before the call that needs it runs, of all threads at once, and stays: seccomp(2),
+//!   `SECCOMP_FILTER_FLAG_TSYNC`.
+//! * What is not known to be harmless needs it.
+//! * A thread's name may be written (pthread_setname_np(3)): the names are read again at each stop until its file is closed.
+//! * Known gap: a change of the machine's network by sendmsg(2), on a netlink socket without an option, runs, as it does by
+//!   send(2).
+
+use super::within::{FAMILY_BYTES, path_of};
+use super::{Caller, Decision, Stopped};
+use crate::descriptors;
+use crate::error::{Error, Result};
+use crate::program::Program;
+use crate::sockets::{Protocol, is_netlink, protocol};
+use crate::syscalls::Watch;
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, major, minor, statat};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use twinpage_os::remote::Process;
+use twinpage_os::seccomp::Filter;
+use twinpage_os::trace::Tid;
+
+impl Program {
+    /// It runs under a filter that lets it write; `full` is the one for when it may not. It comes under it now if a
+    /// descriptor of its leads to a file.
+    ///
+    /// # Errors
+    /// When it cannot be looked at or steered.
+    pub(crate) fn write_freely_until_needed(&mut self, full: Filter, tid: Tid) -> Result<()> {
+        self.full_filter = Some(full);
+        if leads_to_files(&self.process)? {
+            self.watch_writes(tid)?;
+        }
+        Ok(())
+    }
+
+    /// Before a call of a program that writes freely: it is begun again, under the full filter, if that is needed from
+    /// then on.
+    pub(super) fn before_heavy(&mut self, watch: Watch, call: &Stopped) -> Result<Option<Decision>> {
+        if self.full_filter.is_none() || call.by != Caller::First {
+            return Ok(None);
+        }
+        match watch {
+            Watch::Open if self.opens_name(call) => self.open_names += 1,
+            Watch::Close if self.open_names > 0 && self.closes_name(call) => {
+                self.open_names -= 1;
+                self.renew_threads();
+            }
+            _ if self.needs_full_filter(watch, call) => {
+                self.watch_writes(call.tid)?;
+                return Ok(Some(Decision::Again));
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// Whether a call opens the name of a thread, of those that it has: proc_pid_comm(5).
+    fn opens_name(&self, call: &Stopped) -> bool {
+        let named = self
+            .opening(call)
+            .and_then(|(dirfd, path, _)| self.named((dirfd, path)));
+        named.is_some_and(|(_, path)| is_name(&path))
+    }
+
+    fn closes_name(&self, call: &Stopped) -> bool {
+        let link = format!("/proc/{}/fd/{}", self.process.thread(), call.int(0));
+        call.name == "close" && std::fs::read_link(link).is_ok_and(|path| is_name(&path))
+    }
+
+    fn watch_writes(&mut self, tid: Tid) -> Result<()> {
+        let Some(full) = self.full_filter.take() else {
+            return Ok(());
+        };
+        if std::mem::take(&mut self.open_names) > 0 {
+            self.renew_threads(); // from now on they are when one is written
+        }
+        let installed = full.install_in(&self.process, tid);
+        installed.map_err(|source| Error::target("cannot add a filter of system calls", source))
+    }
+
+    /// Whether the call makes a descriptor whose writes are looked at, or a process.
+    fn needs_full_filter(&self, watch: Watch, call: &Stopped) -> bool {
+        match watch {
+            Watch::Open => self.opens_to_write(call),
+            Watch::Clone => self
+                .clone_flags(call)
+                .is_none_or(|flags| flags & libc::CLONE_THREAD as u64 == 0),
+            Watch::Pair => true,
+            Watch::Control => call.name == "memfd_create",
+            Watch::RealStreams => self.makes_special_socket(call),
+            Watch::Socket => {
+                let ours = self.caller().duplicate_fd(call.int(0));
+                call.name == "setsockopt" && ours.is_ok_and(|ours| is_netlink(ours.as_fd()))
+            }
+            _ => false,
+        }
+    }
+
+    fn opens_to_write(&self, call: &Stopped) -> bool {
+        let Some((dirfd, path, flags)) = self.opening(call) else {
+            return false; // the kernel will refuse it
+        };
+        if flags.contains(OFlags::PATH) || !flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
+            return false;
+        }
+        let Some((start, path)) = self.named((dirfd, path)) else {
+            return false; // the same
+        };
+        statat(&start, &path, AtFlags::empty()).map_or(true, |stat| is_looked_at(&stat))
+    }
+
+    /// Sockets other than those of TCP: messages of their own, descriptors and credentials may be sent over them. A Unix
+    /// stream can send when it is connected or bound.
+    fn makes_special_socket(&self, call: &Stopped) -> bool {
+        const STREAM: i32 = libc::SOCK_STREAM;
+        match call.name {
+            "socket" => !matches!(
+                (call.int(0), call.int(1) & 0xf, call.int(2)),
+                (libc::AF_INET | libc::AF_INET6, STREAM, 0 | libc::IPPROTO_TCP)
+                    | (libc::AF_UNIX, STREAM, _)
+                    | (libc::AF_NETLINK, ..)
+            ),
+            // The C library tries the cache of the name service, which is rarely there.
+            "connect" => self.unix_path(call).is_some_and(|path| {
+                let start = self.start(libc::AT_FDCWD, &path);
+                let may_be_there =
+                    |start| statat(&start, &path, AtFlags::empty()).err() != Some(Errno::NOENT);
+                path.as_os_str().is_empty() || start.is_none_or(may_be_there)
+            }),
+            "bind" => self.unix_path(call).is_some(),
+            _ => false,
+        }
+    }
+
+    /// The name in an address of a Unix socket; empty of one without a name in the file system.
+    fn unix_path(&self, call: &Stopped) -> Option<PathBuf> {
+        let address = self.address_given(call)?;
+        let family = u16::from_ne_bytes(*address.first_chunk()?);
+        (i32::from(family) == libc::AF_UNIX).then(|| path_of(&address[FAMILY_BYTES..]).to_owned())
+    }
+}
+
+fn is_name(path: &Path) -> bool {
+    path.starts_with("/proc") && path.file_name() == Some(OsStr::new("comm"))
+}
+
+/// Whether a process has a descriptor whose writes are looked at.
+fn leads_to_files(process: &Process) -> Result<bool> {
+    let look = |source| Error::target("cannot look at the program's descriptors", source);
+    for fd in descriptors::numbers(process.thread())? {
+        let ours = process.duplicate_fd(fd).map_err(look)?;
+        let flags = rustix::fs::fcntl_getfl(&ours).map_err(|error| look(error.into()))?;
+        let stat = rustix::fs::fstat(&ours).map_err(|error| look(error.into()))?;
+        let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR) && !flags.contains(OFlags::PATH);
+        if writes && is_looked_at(&stat) && protocol(ours.as_fd()) != Some(Protocol::Tcp) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether writes to such a file, or messages over such a socket, are looked at. Nothing is kept of pipes, terminals and
+/// what has no name (eventfd(2)).
+fn is_looked_at(stat: &Stat) -> bool {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Fifo | FileType::Unknown => false,
+        FileType::CharacterDevice => match (major(stat.st_rdev), minor(stat.st_rdev)) {
+            (5, 2) => true,              // /dev/ptmx: writes are keys for another process, pts(4)
+            (1, _) => false,             // null(4), zero, full(4), random(4)
+            (5 | 136..=143, _) => false, // tty(4), pts(4)
+            _ => true,
+        },
+        _ => true,
+    }
+}
