@@ -19,7 +19,7 @@ use crate::program::{self, Carried, Program, Surroundings};
 use crate::rested::{self, Rested};
 use crate::restore::{self, Restored};
 use crate::session::{self, OutputCommit, Pace, Summary};
-use crate::sockets::{Replies, Sockets};
+use crate::sockets::Sockets;
 use crate::state::{Choices, StateDir, Store};
 use crate::statistics::{Ledger, Loaded};
 use crate::stdio::{self, Stdio};
@@ -125,7 +125,7 @@ impl Setting {
     ) -> Result<Setting> {
         let replies = directory.replies();
         let full = filter(&syscalls::free_calls(replies))?;
-        let (filter, full_filter) = match alone && replies == Replies::Loose {
+        let (filter, full_filter) = match alone {
             true => (filter(&syscalls::free_with_writes(replies))?, Some(full)),
             false => (full, None),
         };

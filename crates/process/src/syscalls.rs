@@ -202,11 +202,14 @@ static ROWS: [Option<&Call>; 512] = {
     rows
 };
 
-/// What a program none of whose descriptors leads to a file may do freely as well.
+/// What a program may do freely as well while no write of its is looked at.
 const WRITES: [(i64, &[Argument]); 3] = [
     (libc::SYS_write, &[]),
     (libc::SYS_writev, &[]),
-    (libc::SYS_sendmsg, &[bits(2, libc::MSG_OOB as u64, 0)]),
+    (
+        libc::SYS_sendmsg,
+        &[bits(2, (libc::MSG_OOB | libc::MSG_FASTOPEN) as u64, 0)],
+    ),
 ];
 
 /// The calls that never stop while a program writes freely: those that never stop, and the writes.

@@ -130,17 +130,6 @@ fn c_with_files() {
     survives("c_files.c");
 }
 
-/// Until they open a file, they write without a stop.
-#[test]
-fn c_with_files_where_replies_are_loose() {
-    for file in ["c_files.c", "c_objects.c", "c_tables.c"] {
-        let program = named(file);
-        if let Some(line) = program.command(program.rounds) {
-            survives_as(file, &line, &["--every", "8ms", "--replies", "loose"], seed());
-        }
-    }
-}
-
 #[test]
 fn c_with_files_without_a_name_and_shared_mappings() {
     survives("c_objects.c");

@@ -1,41 +1,38 @@
 //! Writes that need no look: of a program of one process, none of whose descriptors leads to a file.
 //!
-//! Where replies are loose (`--replies loose`), nothing that goes out over a socket waits, and a stop for each write(2) costs
-//! more than the write. A server has sockets, pipes and the like once it runs. So its filter lets it write, until it is
-//! about to get a descriptor whose writes are looked at, or a child, whose descriptors are not followed here.
+//! A stop for each write(2) costs more than most writes, and what goes to a pipe, a terminal or, where replies are not held,
+//! over a connection needs none. So the filter of a program lets it write until it is about to get a descriptor whose
+//! writes are looked at, or a child, whose descriptors are not followed here.
 //!
 //! * The full filter is added before the call that needs it runs, of all threads at once, and stays: seccomp(2),
 //!   `SECCOMP_FILTER_FLAG_TSYNC`.
 //! * What is not known to be harmless needs it.
 //! * A thread's name may be written (pthread_setname_np(3)): the names are read again at each stop until its file is closed.
-//! * Known gap: a change of the machine's network by sendmsg(2), on a netlink socket without an option, runs, as it does by
-//!   send(2).
 
 use super::within::{FAMILY_BYTES, path_of};
 use super::{Caller, Decision, Stopped};
 use crate::descriptors;
 use crate::error::{Error, Result};
 use crate::program::Program;
-use crate::sockets::{Protocol, is_netlink, protocol};
+use crate::sockets::{Protocol, protocol};
 use crate::syscalls::Watch;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, major, minor, statat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use twinpage_os::remote::Process;
 use twinpage_os::seccomp::Filter;
 use twinpage_os::trace::Tid;
 
 impl Program {
-    /// It runs under a filter that lets it write; `full` is the one for when it may not. It comes under it now if a
-    /// descriptor of its leads to a file.
+    /// It runs under a filter that lets it write; `full` is the one for when it may not. It comes under it now if it has a
+    /// descriptor whose writes are looked at.
     ///
     /// # Errors
     /// When it cannot be looked at or steered.
     pub(crate) fn write_freely_until_needed(&mut self, full: Filter, tid: Tid) -> Result<()> {
         self.full_filter = Some(full);
-        if leads_to_files(&self.process)? {
+        if self.has_looked_at()? {
             self.watch_writes(tid)?;
         }
         Ok(())
@@ -47,32 +44,51 @@ impl Program {
         if self.full_filter.is_none() || call.by != Caller::First {
             return Ok(None);
         }
-        match watch {
-            Watch::Open if self.opens_name(call) => self.open_names += 1,
-            Watch::Close if self.open_names > 0 && self.closes_name(call) => {
-                self.open_names -= 1;
-                self.renew_threads();
+        let needs = match watch {
+            Watch::Open => self.opens_to_write(call),
+            Watch::Close => {
+                self.may_close_name(call);
+                false
             }
-            _ if self.needs_full_filter(watch, call) => {
-                self.watch_writes(call.tid)?;
-                return Ok(Some(Decision::Again));
-            }
-            _ => {}
+            _ => self.needs_full_filter(watch, call),
+        };
+        if !needs {
+            return Ok(None);
         }
-        Ok(None)
+        self.watch_writes(call.tid)?;
+        Ok(Some(Decision::Again))
     }
 
-    /// Whether a call opens the name of a thread, of those that it has: proc_pid_comm(5).
-    fn opens_name(&self, call: &Stopped) -> bool {
-        let named = self
-            .opening(call)
-            .and_then(|(dirfd, path, _)| self.named((dirfd, path)));
-        named.is_some_and(|(_, path)| is_name(&path))
+    /// Whether a call opens something whose writes are looked at. The name of a thread of its own, proc_pid_comm(5), is
+    /// counted.
+    fn opens_to_write(&mut self, call: &Stopped) -> bool {
+        let Some((dirfd, path, flags)) = self.opening(call) else {
+            return false; // the kernel will refuse it
+        };
+        if !may_write(flags) {
+            return false;
+        }
+        let Some((start, path)) = self.named((dirfd, path)) else {
+            return false; // the same
+        };
+        if is_name(&path) {
+            self.open_names += 1;
+            return false;
+        }
+        statat(&start, &path, AtFlags::empty()).map_or(true, |stat| is_looked_at(&stat))
     }
 
-    fn closes_name(&self, call: &Stopped) -> bool {
+    fn may_close_name(&mut self, call: &Stopped) {
+        if self.open_names == 0 {
+            return;
+        }
         let link = format!("/proc/{}/fd/{}", self.process.thread(), call.int(0));
-        call.name == "close" && std::fs::read_link(link).is_ok_and(|path| is_name(&path))
+        let ours = self.process.duplicate_fd(call.int(0)).map_err(drop);
+        let flags = ours.and_then(|ours| rustix::fs::fcntl_getfl(ours).map_err(drop));
+        if flags.is_ok_and(may_write) && std::fs::read_link(link).is_ok_and(|path| is_name(&path)) {
+            self.open_names -= 1;
+            self.renew_threads();
+        }
     }
 
     fn watch_writes(&mut self, tid: Tid) -> Result<()> {
@@ -89,55 +105,57 @@ impl Program {
     /// Whether the call makes a descriptor whose writes are looked at, or a process.
     fn needs_full_filter(&self, watch: Watch, call: &Stopped) -> bool {
         match watch {
-            Watch::Open => self.opens_to_write(call),
             Watch::Clone => self
                 .clone_flags(call)
                 .is_none_or(|flags| flags & libc::CLONE_THREAD as u64 == 0),
             Watch::Pair => true,
             Watch::Control => call.name == "memfd_create",
             Watch::RealStreams => self.makes_special_socket(call),
-            Watch::Socket => {
-                let ours = self.caller().duplicate_fd(call.int(0));
-                call.name == "setsockopt" && ours.is_ok_and(|ours| is_netlink(ours.as_fd()))
-            }
             _ => false,
         }
     }
 
-    fn opens_to_write(&self, call: &Stopped) -> bool {
-        let Some((dirfd, path, flags)) = self.opening(call) else {
-            return false; // the kernel will refuse it
-        };
-        if flags.contains(OFlags::PATH) || !flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
-            return false;
+    /// Whether it has a descriptor whose writes are looked at.
+    fn has_looked_at(&self) -> Result<bool> {
+        let look = |source| Error::target("cannot look at the program's descriptors", source);
+        for fd in descriptors::numbers(self.process.thread())? {
+            let ours = self.process.duplicate_fd(fd).map_err(look)?;
+            let flags = rustix::fs::fcntl_getfl(&ours).map_err(|error| look(error.into()))?;
+            let stat = rustix::fs::fstat(&ours).map_err(|error| look(error.into()))?;
+            let is_free = || self.sockets.holds().is_none() && protocol(ours.as_fd()) == Some(Protocol::Tcp);
+            if may_write(flags) && is_looked_at(&stat) && !is_free() {
+                return Ok(true);
+            }
         }
-        let Some((start, path)) = self.named((dirfd, path)) else {
-            return false; // the same
-        };
-        statat(&start, &path, AtFlags::empty()).map_or(true, |stat| is_looked_at(&stat))
+        Ok(false)
     }
 
     /// Sockets other than those of TCP: messages of their own, descriptors and credentials may be sent over them. A Unix
-    /// stream can send when it is connected or bound.
+    /// stream can send when it is connected or bound. Where replies are held, all of them.
     fn makes_special_socket(&self, call: &Stopped) -> bool {
         const STREAM: i32 = libc::SOCK_STREAM;
         match call.name {
-            "socket" => !matches!(
-                (call.int(0), call.int(1) & 0xf, call.int(2)),
-                (libc::AF_INET | libc::AF_INET6, STREAM, 0 | libc::IPPROTO_TCP)
-                    | (libc::AF_UNIX, STREAM, _)
-                    | (libc::AF_NETLINK, ..)
-            ),
-            // The C library tries the cache of the name service, which is rarely there.
-            "connect" => self.unix_path(call).is_some_and(|path| {
-                let start = self.start(libc::AT_FDCWD, &path);
-                let may_be_there =
-                    |start| statat(&start, &path, AtFlags::empty()).err() != Some(Errno::NOENT);
-                path.as_os_str().is_empty() || start.is_none_or(may_be_there)
-            }),
+            "socket" => match (call.int(0), call.int(1) & 0xf, call.int(2)) {
+                (libc::AF_INET | libc::AF_INET6, STREAM, 0 | libc::IPPROTO_TCP) => {
+                    self.sockets.holds().is_some()
+                }
+                (libc::AF_UNIX, STREAM, _) => false,
+                _ => true,
+            },
+            "connect" => self.unix_path(call).is_some_and(|path| self.may_connect(&path)),
             "bind" => self.unix_path(call).is_some(),
             _ => false,
         }
+    }
+
+    /// The C library tries the cache of the name service, which is rarely there. Where replies are held, it is not to appear
+    /// unseen meanwhile.
+    fn may_connect(&self, path: &Path) -> bool {
+        if path.as_os_str().is_empty() || self.sockets.holds().is_some() {
+            return true;
+        }
+        let start = self.start(libc::AT_FDCWD, path);
+        start.is_none_or(|start| statat(&start, path, AtFlags::empty()).err() != Some(Errno::NOENT))
     }
 
     /// The name in an address of a Unix socket; empty of one without a name in the file system.
@@ -148,23 +166,12 @@ impl Program {
     }
 }
 
-fn is_name(path: &Path) -> bool {
-    path.starts_with("/proc") && path.file_name() == Some(OsStr::new("comm"))
+fn may_write(flags: OFlags) -> bool {
+    flags.intersects(OFlags::WRONLY | OFlags::RDWR) && !flags.contains(OFlags::PATH)
 }
 
-/// Whether a process has a descriptor whose writes are looked at.
-fn leads_to_files(process: &Process) -> Result<bool> {
-    let look = |source| Error::target("cannot look at the program's descriptors", source);
-    for fd in descriptors::numbers(process.thread())? {
-        let ours = process.duplicate_fd(fd).map_err(look)?;
-        let flags = rustix::fs::fcntl_getfl(&ours).map_err(|error| look(error.into()))?;
-        let stat = rustix::fs::fstat(&ours).map_err(|error| look(error.into()))?;
-        let writes = flags.intersects(OFlags::WRONLY | OFlags::RDWR) && !flags.contains(OFlags::PATH);
-        if writes && is_looked_at(&stat) && protocol(ours.as_fd()) != Some(Protocol::Tcp) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+fn is_name(path: &Path) -> bool {
+    path.starts_with("/proc") && path.file_name() == Some(OsStr::new("comm"))
 }
 
 /// Whether writes to such a file, or messages over such a socket, are looked at. Nothing is kept of pipes, terminals and
