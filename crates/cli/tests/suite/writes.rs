@@ -37,6 +37,7 @@ steps = dict(
     file=lambda: open('made', 'w').write('x'),
     both=lambda: os.open('there', os.O_RDWR),
     again=lambda: open('/proc/self/fd/' + str(os.open('there', os.O_RDONLY)), 'r+'),
+    called_comm=lambda: open('/proc/self/cwd/comm', 'w').write('x'),
     memory=lambda: os.memfd_create('memory'),
     pair=lambda: socket.socketpair(),
     datagrams=lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
@@ -63,10 +64,11 @@ const LIGHT: [&str; 9] = [
     "nowhere",
     "name_of_a_thread",
 ];
-const HEAVY: [&str; 11] = [
+const HEAVY: [&str; 12] = [
     "file",
     "both",
     "again",
+    "called_comm",
     "memory",
     "pair",
     "datagrams",

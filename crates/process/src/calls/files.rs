@@ -19,6 +19,7 @@ use rustix::fs::{AtFlags, FileType, OFlags, Stat};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use twinpage_os::remote::Process;
 
 /// Records what `change` destroys. A refusal of the recorder becomes one of the call.
@@ -61,12 +62,16 @@ fn note_objects(objects: &mut Objects, change: &Change<'_>) {
 /// openat2(2): the name begins at the directory it is given with.
 const RESOLVE_IN_ROOT: u64 = 0x10;
 
+/// How long a change waits for a checkpoint that makes room.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 impl Program {
     /// What becomes of a call that destroys what there is no room to keep. The program is not to see a full disk that is
     /// its state's and not its own, so the thread stands until the undo log is empty. What finds no room even then is a
-    /// change beyond the log's bound, or the disk is full of other things.
+    /// change beyond the log's bound, or the disk is full of other things; the same is taken for sure where no checkpoint
+    /// comes, which may wait for the end of the very process that makes the call.
     pub(super) fn without_room(&mut self, call: &Stopped, by_bound: bool, why: String) -> Result<Decision> {
-        let stood = self.may_pass(call.tid, &call.made);
+        let stood = self.may_pass(call.tid, &call.made) || self.tried_for(call.tid, &call.made) > PATIENCE;
         if !self.may_stand() || stood && by_bound {
             return Ok(Decision::Unkeepable { by_bound, why });
         }

@@ -18,7 +18,6 @@ use crate::sockets::{Protocol, protocol};
 use crate::syscalls::Watch;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, major, minor, statat};
 use rustix::io::Errno;
-use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use twinpage_os::seccomp::Filter;
@@ -170,8 +169,17 @@ fn may_write(flags: OFlags) -> bool {
     flags.intersects(OFlags::WRONLY | OFlags::RDWR) && !flags.contains(OFlags::PATH)
 }
 
+/// Whether a path is the name of a thread, and leads through no link: `/proc/PID/comm`, `/proc/PID/task/TID/comm`.
 fn is_name(path: &Path) -> bool {
-    path.starts_with("/proc") && path.file_name() == Some(OsStr::new("comm"))
+    let Some(path) = path.strip_prefix("/proc").ok().and_then(Path::to_str) else {
+        return false;
+    };
+    let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+    match path.split('/').collect::<Vec<_>>()[..] {
+        [pid, "comm"] => is_number(pid),
+        [pid, "task", tid, "comm"] => is_number(pid) && is_number(tid),
+        _ => false,
+    }
 }
 
 /// Whether writes to such a file, or messages over such a socket, are looked at. Nothing is kept of pipes, terminals and

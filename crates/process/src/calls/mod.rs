@@ -180,6 +180,9 @@ impl Program {
         name: &str,
         decision: Decision,
     ) -> std::io::Result<()> {
+        if !matches!(decision, Decision::Stand(_)) {
+            self.tries_no_longer(tid);
+        }
         let (result, message) = match decision {
             Decision::Run => return Ok(()),
             Decision::Done(result) => (result, Message::Probe),

@@ -75,7 +75,7 @@ pub(crate) struct Standing {
 impl Standing {
     fn add(&mut self, tid: Tid, until: Until, call: &WatchedCall) {
         let now = Instant::now();
-        if matches!(until, Until::Room(_)) && self.tried.get(&tid).is_none_or(|(tried, _)| tried != call) {
+        if until != Until::Durable && self.tried.get(&tid).is_none_or(|(tried, _)| tried != call) {
             self.tried.insert(tid, (*call, now));
         }
         self.stands.push(Stand {
@@ -153,6 +153,13 @@ impl Program {
     pub(crate) fn tried_for(&self, tid: Tid, call: &WatchedCall) -> Duration {
         let tried = self.standing.tried.get(&tid).filter(|(tried, _)| tried == call);
         tried.map_or(Duration::ZERO, |(_, since)| since.elapsed())
+    }
+
+    /// The thread's call was answered: the same call, later, waits anew.
+    pub(crate) fn tries_no_longer(&mut self, tid: Tid) {
+        if !self.standing.tried.is_empty() {
+            self.standing.tried.remove(&tid);
+        }
     }
 
     /// The program stands still, or has ended: what it sent is covered by this epoch, and so is what its threads did
