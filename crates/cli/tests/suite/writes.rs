@@ -53,7 +53,7 @@ open('last', 'w').write('of all')
 print(between - before, filters() - before)
 ";
 
-const LIGHT: [&str; 9] = [
+const FREE: [&str; 9] = [
     "nothing",
     "reading",
     "devices",
@@ -64,7 +64,7 @@ const LIGHT: [&str; 9] = [
     "nowhere",
     "name_of_a_thread",
 ];
-const HEAVY: [&str; 12] = [
+const WATCHED: [&str; 12] = [
     "file",
     "both",
     "again",
@@ -84,8 +84,8 @@ fn a_program_writes_freely_until_it_has_a_file() {
     let Some(python) = python_with("socket") else {
         return skip("writes without a stop", "python3", "python3");
     };
-    let steps = LIGHT.map(|step| (step, "0 1")).into_iter();
-    for (step, expected) in steps.chain(HEAVY.map(|step| (step, "1 1"))) {
+    let steps = FREE.map(|step| (step, "0 1")).into_iter();
+    for (step, expected) in steps.chain(WATCHED.map(|step| (step, "1 1"))) {
         let filters = |replies: &str| {
             let scratch = tempfile::tempdir().expect("a scratch directory");
             std::fs::write(scratch.path().join("there"), "before").expect("a file");

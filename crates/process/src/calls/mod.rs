@@ -9,9 +9,9 @@
 mod children;
 mod descendants;
 mod files;
+mod free_writes;
 mod identity;
 mod ipc;
-mod light;
 mod memory;
 mod pairs;
 mod pidfds;
@@ -253,7 +253,7 @@ impl Program {
     }
 
     fn watch(&mut self, watch: Watch, call: &Stopped) -> Result<Decision> {
-        if let Some(decision) = self.before_heavy(watch, call)? {
+        if let Some(decision) = self.ends_free_writes(watch, call)? {
             return Ok(decision);
         }
         self.before_processors(watch);

@@ -39,7 +39,7 @@ impl Program {
 
     /// Before a call of a program that writes freely: it is begun again, under the full filter, if that is needed from
     /// then on.
-    pub(super) fn before_heavy(&mut self, watch: Watch, call: &Stopped) -> Result<Option<Decision>> {
+    pub(super) fn ends_free_writes(&mut self, watch: Watch, call: &Stopped) -> Result<Option<Decision>> {
         if self.full_filter.is_none() || call.by != Caller::First {
             return Ok(None);
         }
