@@ -87,6 +87,13 @@ impl Error {
         }
     }
 
+    /// The state has no room for something that the program did, and the run ends.
+    pub(crate) fn no_room(cause: impl std::fmt::Display) -> Error {
+        Error::State(format!(
+            "{cause}; the last checkpoint is whole: make room, then twinpage resume"
+        ))
+    }
+
     /// A file could not be used.
     pub fn file(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Error {
         let path = path.into();

@@ -422,12 +422,27 @@ fn a_store_with_flipped_bytes() {
 
 // ---- a full disk ----
 
-/// The script runs in a directory where it may mount file systems; its arguments are the program. The directory is
-/// returned with what it left there; `None`, which is said, where nothing can be mounted.
-fn on_a_small_disk(script: &str, program: &[&str]) -> Option<TempDir> {
+/// The directory of a script that mounted a small disk there, with the files that it left.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    /// A file that is not there is empty.
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.path().join(name)).unwrap_or_default()
+    }
+}
+
+/// For scripts: waits until a file has a line with a word, for 30 seconds at most.
+const UNTIL_SEEN: &str =
+    "until_seen() { for ((i = 0; i < 3000; i++)); do grep -qs \"$1\" \"$2\" && break; sleep 0.01; done; }";
+
+/// The script runs in a directory where it may mount file systems; its arguments are the program. `None`, which is said,
+/// where nothing can be mounted.
+fn on_a_small_disk(script: &str, program: &[&str]) -> Option<SmallDisk> {
+    let script = format!("{UNTIL_SEEN}\n{script}");
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let done = Command::new("unshare")
-        .args(["-rm", "bash", "-c", script, "bash"])
+        .args(["-rm", "bash", "-c", &script, "bash"])
         .args(program)
         .current_dir(scratch.path())
         .env("TWINPAGE", env!("CARGO_BIN_EXE_twinpage"))
@@ -440,7 +455,7 @@ fn on_a_small_disk(script: &str, program: &[&str]) -> Option<TempDir> {
         ));
         return None;
     }
-    Some(scratch)
+    Some(SmallDisk(scratch))
 }
 
 #[test]
@@ -460,11 +475,10 @@ fn a_disk_that_fills_up() {
                    for ((i = 1; i <= 500; i++)); do a+=(\"$x$i\"); ((i % 25)) || echo $i ${#a[*]}; done; n=0; \
                    for y in \"${a[@]}\"; do n=$((n + ${#y})); done; echo $n";
     let alone = Command::new("bash").args(["-c", growing]).output().expect("bash");
-    let Some(scratch) = on_a_small_disk(script, &["bash", "-c", growing]) else {
+    let Some(disk) = on_a_small_disk(script, &["bash", "-c", growing]) else {
         return;
     };
-    let read = |name: &str| fs::read_to_string(scratch.path().join(name)).unwrap_or_default();
-    let (codes, err) = (read("codes"), read("err"));
+    let (codes, err) = (disk.read("codes"), disk.read("err"));
     let codes: Vec<i32> = codes
         .split_whitespace()
         .map(|code| code.parse().expect("a code"))
@@ -477,10 +491,15 @@ fn a_disk_that_fills_up() {
         err.contains("full") || err.contains("No space"),
         "the full disk is not named:\n{err}"
     );
-    assert_eq!(codes[1], 0, "the last checkpoint is not whole: {}", read("check"));
+    assert_eq!(
+        codes[1],
+        0,
+        "the last checkpoint is not whole: {}",
+        disk.read("check")
+    );
     assert_eq!(codes[2], 0, "it does not go on with more room:\n{err}");
     assert_eq!(
-        read("out"),
+        disk.read("out"),
         String::from_utf8_lossy(&alone.stdout),
         "it went on to another end"
     );
@@ -495,7 +514,6 @@ fn memory_that_was_freed_while_a_disk_was_full() {
     let script = r#"
         mkdir disk && mount -t tmpfs -o size=128m tmpfs disk || exit 90
         "$TWINPAGE" run --every 100ms --on-full continue --state disk/state -- "$@" 2>err > >(cat >out) &
-        until_seen() { for ((i = 0; i < 3000; i++)); do grep -qs "$1" "$2" && break; sleep 0.01; done; }
         until_seen full out
         head -c 128M /dev/zero >disk/ballast 2>/dev/null
         touch filled; until_seen "is full" err
@@ -512,17 +530,16 @@ for _ in range(40): first.write(os.urandom(1 << 20))
 print('full', flush=True); wait('filled')
 first.close(); second = mmap.mmap(-1, 16 << 20); second.write(content)
 wait('end'); print('freed', flush=True); time.sleep(600)";
-    let Some(scratch) = on_a_small_disk(script, &[&python, "-c", program]) else {
+    let Some(disk) = on_a_small_disk(script, &[&python, "-c", program]) else {
         return;
     };
-    let read = |name: &str| fs::read_to_string(scratch.path().join(name)).unwrap_or_default();
-    let info: serde_json::Value = serde_json::from_str(&read("info")).expect("info --json");
+    let info: serde_json::Value = serde_json::from_str(&disk.read("info")).expect("info --json");
     let mebibytes = info["pages"].as_u64().expect("pages") >> 8;
     // 16 twice, and Python's own.
     assert!(
         mebibytes < 56,
         "{mebibytes} MiB: the first 40 are kept: {}",
-        read("err")
+        disk.read("err")
     );
 }
 
@@ -537,7 +554,6 @@ fn a_full_disk_is_not_the_programs() {
         mkdir disk && mount -t tmpfs -o size=64m tmpfs disk || exit 90
         head -c 8M /dev/zero >data
         "$TWINPAGE" run --every 20ms --on-full "$1" --state disk/state -- "${@:3}" "$2" 2>err > >(cat >out) &
-        until_seen() { for ((i = 0; i < 3000; i++)); do grep -qs "$1" "$2" && break; sleep 0.01; done; }
         until_seen full out
         head -c 64M /dev/zero >disk/ballast 2>/dev/null
         touch filled; until_seen "is full\|No space" err
@@ -564,27 +580,30 @@ print('end', flush=True)";
         ("stop", "prints"),
         ("stop", "changes"),
     ] {
-        let Some(scratch) = on_a_small_disk(script, &[on_full, way, &python, "-c", program]) else {
+        let Some(disk) = on_a_small_disk(script, &[on_full, way, &python, "-c", program]) else {
             return;
         };
-        let read = |name: &str| fs::read_to_string(scratch.path().join(name)).unwrap_or_default();
-        let err = read("err");
+        let err = disk.read("err");
         let first = if on_full == "stop" { 125 } else { 0 };
-        assert_eq!(read("codes"), format!("{first} 0\n"), "{on_full}, {way}: {err}");
+        assert_eq!(
+            disk.read("codes"),
+            format!("{first} 0\n"),
+            "{on_full}, {way}: {err}"
+        );
         let printed = (0..100)
             .filter(|_| way == "prints")
             .map(|n| format!("{n} {}\n", "x".repeat(5000)));
         assert!(
-            read("out") == format!("full\n{}end\n", printed.collect::<String>()),
+            disk.read("out") == format!("full\n{}end\n", printed.collect::<String>()),
             "{on_full}, {way}: {err}"
         );
         let mut data = vec![0; 8 << 20];
         (0..50).for_each(|n| data[n * 100_000..][..50_000].fill(b'y'));
         assert!(
-            fs::read(scratch.path().join("moved")).expect("a file") == data,
+            fs::read(disk.0.path().join("moved")).expect("a file") == data,
             "{on_full}, {way}: {err}"
         );
-        assert_eq!(read("new"), "new", "{on_full}, {way}: {err}");
+        assert_eq!(disk.read("new"), "new", "{on_full}, {way}: {err}");
     }
 }
 

@@ -76,9 +76,7 @@ impl Program {
             return Ok(Decision::Unkeepable { by_bound, why });
         }
         if stood && !self.goes_on_when_full {
-            return Err(Error::State(format!(
-                "{why}; the last checkpoint is whole: make room, then twinpage resume"
-            )));
+            return Err(Error::no_room(why));
         }
         if stood {
             self.notes.say(&format!(

@@ -13,6 +13,7 @@ use super::within::{FAMILY_BYTES, path_of};
 use super::{Caller, Decision, Stopped};
 use crate::descriptors;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::program::Program;
 use crate::sockets::{Protocol, protocol};
 use crate::syscalls::Watch;
@@ -81,10 +82,11 @@ impl Program {
         if self.open_names == 0 {
             return;
         }
-        let link = format!("/proc/{}/fd/{}", self.process.thread(), call.int(0));
-        let ours = self.process.duplicate_fd(call.int(0)).map_err(drop);
-        let flags = ours.and_then(|ours| rustix::fs::fcntl_getfl(ours).map_err(drop));
-        if flags.is_ok_and(may_write) && std::fs::read_link(link).is_ok_and(|path| is_name(&path)) {
+        let Ok(ours) = self.process.duplicate_fd(call.int(0)) else {
+            return; // the kernel will refuse it
+        };
+        let writes = rustix::fs::fcntl_getfl(&ours).is_ok_and(may_write);
+        if writes && files::link_of(&ours).is_ok_and(|path| is_name(&path)) {
             self.open_names -= 1;
             self.renew_threads();
         }

@@ -54,7 +54,7 @@ pub enum Decision {
     Stand(Until),
     /// What it destroys finds no room in the state: it fails (`ENOSPC`), unless its thread can wait for some.
     Unkeepable {
-        /// It is more than the undo log may hold, or all of its epoch is.
+        /// The bound of the undo log is reached, and not the disk's.
         by_bound: bool,
         /// Which part of the state is full.
         why: String,

@@ -155,7 +155,7 @@ impl Program {
         tried.map_or(Duration::ZERO, |(_, since)| since.elapsed())
     }
 
-    /// The thread's call was answered: the same call, later, waits anew.
+    /// The call of a thread was answered. The same call, made again, has waited for no time.
     pub(crate) fn tries_no_longer(&mut self, tid: Tid) {
         if !self.standing.tried.is_empty() {
             self.standing.tried.remove(&tid);

@@ -626,9 +626,7 @@ fn failed(program: &mut Program, pace: Pace, error: EngineError<Error>) -> Resul
         error => return Err(Error::Internal(error.to_string())),
     };
     if pace.on_full == OnFull::Stop {
-        return Err(Error::State(format!(
-            "{cause}; the last checkpoint is whole: make room, then twinpage resume"
-        )));
+        return Err(Error::no_room(cause));
     }
     program.notes.say(&format!(
         "{cause}; the program goes on without new checkpoints until there is room"
