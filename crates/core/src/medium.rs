@@ -9,9 +9,9 @@
 //! * After a failed write or fence the medium is poisoned: it refuses every later write and fence.
 //!   Running out of room ([`crate::Error::Full`]) is no failure of earlier writes.
 
+use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::geometry::{LineMask, PageLines};
-use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -190,14 +190,11 @@ pub trait Medium {
     fn atom(&self) -> usize;
 }
 
-/// Bytes of the medium, in place where it is memory.
-pub(crate) fn bytes(medium: &impl Medium, at: Offset, len: usize) -> Result<Cow<'_, [u8]>> {
-    if let Some(view) = medium.view(at, len) {
-        return Ok(Cow::Borrowed(view));
-    }
-    let mut bytes = vec![0; len];
-    medium.read(at, &mut bytes)?;
-    Ok(Cow::Owned(bytes))
+/// A copy of bytes of the medium.
+pub(crate) fn bytes(medium: &impl Medium, at: Offset, len: usize) -> Result<Buffer> {
+    let mut bytes = Buffer::default();
+    medium.read(at, bytes.append(len))?;
+    Ok(bytes)
 }
 
 /// An array of bytes of the medium.

@@ -2,7 +2,8 @@
 //!
 //! * Growing may map the file elsewhere: a view lasts until then, which its borrow says.
 //! * No store and no load can meet a full file system, where it would raise SIGBUS: a piece of the
-//!   file is touched only after its space was taken; until then it is read with `pread`.
+//!   file is touched only after its space was taken, or it was brought for reading (`madvise(2)`,
+//!   `MADV_POPULATE_READ`); otherwise it is read with `pread`.
 //! * No other process may shorten the file or write to it meanwhile (SIGBUS, torn views). Hold a
 //!   [`crate::Lock`] on it; a process that ignores locks is out of scope.
 //! * How a copy becomes durable is the [`Persistence`]: [`crate::memory`] and [`crate::dax`] differ in
@@ -13,7 +14,7 @@
 use crate::file::{create_private, open_regular, sync_name};
 use crate::health::{Access, Health, full, refused};
 use crate::mapping::{Mapping, ROOM_TO_MOVE};
-use crate::space::{Space, punch};
+use crate::space::{PIECE, Pieces, Space, punch};
 use rustix::mm::MapFlags;
 use std::fmt::Debug;
 use std::fs::File;
@@ -22,6 +23,9 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use twinpage_core::{Error, LineMask, Medium, Offset, PageLines, Result};
+
+/// A page has no more bytes.
+const SHORT_BYTES: u64 = 4096;
 
 /// How bytes that were copied into the mapping become durable.
 pub trait Persistence: Debug + Sized {
@@ -75,6 +79,8 @@ pub struct MappedMedium<P> {
     health: Health,
     len: u64,
     space: Space,
+    /// The pieces that were brought for reading.
+    readable: Pieces,
     mapping: Mapping,
     persistence: P,
     /// Length or holes changed since the last sync.
@@ -143,17 +149,36 @@ impl<P: Persistence> MappedMedium<P> {
             .map_err(failed("keeping addresses free for"))?;
         make_room(path, &file, &mut mapping, 0..len)?;
         mapping.extend(&file, len).map_err(failed("mapping"))?;
+        let mut readable = Pieces::default();
+        readable.make_room(len);
         let health = Health::new(path, Access::ReadWrite);
         Ok(MappedMedium {
             file,
             health,
             len,
             space,
+            readable,
             mapping,
             persistence,
             unsynced: false,
             written_bytes: 0,
         })
+    }
+
+    /// Whether loads of `range`, in the file, cannot fail. Pieces of it are brought for that, and a hole there may take its
+    /// space; but for a long range nothing is: that is a journal or a table, which is read once.
+    fn can_load(&self, range: Range<u64>) -> bool {
+        if self.space.is_allocated(range.clone()) || self.readable.have(range.clone()) {
+            return true;
+        }
+        let (first, end) = (range.start / PIECE, range.end.div_ceil(PIECE));
+        let pieces = first * PIECE..(end * PIECE).min(self.len);
+        let brought =
+            range.end - range.start <= SHORT_BYTES && self.mapping.populate_to_read(&pieces).is_ok();
+        if brought {
+            self.readable.add(pieces);
+        }
+        brought
     }
 
     /// Makes sure that `len` bytes at `at` are in the file, and storing there cannot fail.
@@ -214,31 +239,31 @@ impl<P: Persistence> Medium for MappedMedium<P> {
         self.unsynced = true;
         // The last piece was short, and what it gained has no space yet.
         self.space.forget_allocation(self.len..self.len + 1);
+        self.readable.remove(self.len..self.len + 1);
+        self.readable.make_room(len);
         self.len = len;
         Ok(())
     }
 
     fn read(&self, at: Offset, into: &mut [u8]) -> Result<()> {
-        match self.view(at, into.len()) {
-            Some(bytes) => into.copy_from_slice(bytes),
-            None => {
-                self.health.inside(at, into.len(), self.len)?;
-                let read = self.file.read_exact_at(into, at);
-                read.map_err(|e| refused("reading", self.health.path(), at, e))?;
-            }
+        if let Some(bytes) = self.view(at, into.len()) {
+            into.copy_from_slice(bytes);
+            return Ok(());
         }
-        Ok(())
+        self.health.inside(at, into.len(), self.len)?;
+        let read = self.file.read_exact_at(into, at);
+        read.map_err(|e| refused("reading", self.health.path(), at, e))
     }
 
     fn view(&self, at: Offset, len: usize) -> Option<&[u8]> {
         let end = at.checked_add(len as u64).filter(|&end| end <= self.len)?;
-        if !self.space.is_allocated(at..end) {
+        if !self.can_load(at..end) {
             return None;
         }
         self.persistence.before_read();
-        // SAFETY: the bytes lie in the file and in the mapping, their space is reserved, so reading
-        // them cannot fault; they are not written while `self` is borrowed, and the mapping lives as
-        // long as `self` and moves only by `&mut self`.
+        // SAFETY: the bytes lie in the file and in the mapping, and loads of them cannot fail; they are
+        // not written while `self` is borrowed, and the mapping lives as long as `self` and moves only
+        // by `&mut self`.
         Some(unsafe { std::slice::from_raw_parts(self.mapping.at(at), len) })
     }
 
@@ -283,6 +308,7 @@ impl<P: Persistence> Medium for MappedMedium<P> {
         }
         // First: from here on nothing may be touched through the mapping.
         self.space.forget_allocation(whole.clone());
+        self.readable.remove(whole.clone());
         self.persistence.before_read();
         self.unsynced = true;
         match punch(&self.file, &whole) {

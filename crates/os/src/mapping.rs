@@ -117,18 +117,21 @@ impl Mapping {
     /// faulting them one by one. Their space must be reserved. Only an improvement, so a kernel older
     /// than 5.14 may refuse it.
     pub(crate) fn populate(&self, range: &Range<u64>) -> io::Result<()> {
+        self.bring(range, Advice::LinuxPopulateWrite)
+    }
+
+    /// The same for reading. What is not there yet is brought; where that fails this does, and not a load.
+    pub(crate) fn populate_to_read(&self, range: &Range<u64>) -> io::Result<()> {
+        self.bring(range, Advice::LinuxPopulateRead)
+    }
+
+    fn bring(&self, range: &Range<u64>, how: Advice) -> io::Result<()> {
         let page = page_size() as u64;
         let start = range.start / page * page;
         let end = range.end.next_multiple_of(page);
         assert!(end <= self.mapped);
         // SAFETY: the range is mapped and ours; populating changes no byte of it.
-        again(|| unsafe {
-            madvise(
-                self.at(start).cast(),
-                (end - start) as usize,
-                Advice::LinuxPopulateWrite,
-            )
-        })
+        again(|| unsafe { madvise(self.at(start).cast(), (end - start) as usize, how) })
     }
 
     /// The address of byte `at` of the file.

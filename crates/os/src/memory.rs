@@ -108,7 +108,47 @@ impl Persistence for PageCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::space::PIECE;
     use twinpage_core::Medium;
+
+    #[test]
+    fn a_file_that_was_opened_is_read_in_place() {
+        const PAGE: usize = 4096;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("opened");
+        let mut medium = MemoryMedium::create(&path).unwrap();
+        medium.grow(4 * PIECE + 5000).unwrap();
+        medium.write(PIECE, &[7; PAGE]).unwrap();
+        medium.write(4 * PIECE, &[8; 5000]).unwrap();
+        medium.fence().unwrap();
+        drop(medium);
+        let mut medium = MemoryMedium::open(&path).unwrap();
+        assert_eq!(
+            medium.view(0, 2 * PAGE),
+            None,
+            "nothing is brought for a long one"
+        );
+        assert_eq!(medium.view(PIECE, PAGE), Some(&[7; PAGE][..]));
+        assert_eq!(
+            medium.view(4 * PIECE + 1000, 4000),
+            Some(&[8; 4000][..]),
+            "the last piece"
+        );
+        assert_eq!(medium.view(4 * PIECE + 1001, 4000), None, "it ends before");
+        assert_eq!(
+            medium.view(2 * PIECE - 64, 128),
+            Some(&[0; 128][..]),
+            "of two pieces, holes"
+        );
+        assert_eq!(medium.view(PIECE, 2 * PAGE).unwrap()[PAGE - 1..=PAGE], [7, 0]);
+        medium.discard(PIECE..2 * PIECE).unwrap();
+        assert_eq!(medium.view(PIECE, PAGE), Some(&[0; PAGE][..]));
+        medium.write(PIECE + 64, &[9; 64]).unwrap();
+        assert_eq!(medium.view(PIECE, 65).unwrap()[63..], [0, 9]);
+        medium.grow(6 * PIECE).unwrap();
+        assert_eq!(medium.view(4 * PIECE + 4999, 2), Some(&[8, 0][..]));
+        assert_eq!(medium.view(6 * PIECE - 8, 8), Some(&[0; 8][..]));
+    }
 
     #[test]
     fn slower_memory_takes_longer_for_each_line() {

@@ -10,14 +10,58 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a piece. Reserving one on tmpfs costs about 40 µs, an unwritten line can waste one.
 pub(crate) const PIECE: u64 = 256 << 10;
 
-/// A bit for every piece of a file.
+/// Some of the pieces of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    bits: Vec<AtomicU64>,
+}
+
+impl Pieces {
+    /// Room for those of a file of `len` bytes.
+    pub(crate) fn make_room(&mut self, len: u64) {
+        let words = len.div_ceil(PIECE * 64) as usize;
+        if self.bits.len() < words {
+            self.bits.resize_with(words, AtomicU64::default);
+        }
+    }
+
+    /// Whether all that `range` touches are among them.
+    pub(crate) fn have(&self, range: Range<u64>) -> bool {
+        pieces(range).all(|piece| self.has(piece))
+    }
+
+    /// Adds all that `range` touches. Room was made for them.
+    pub(crate) fn add(&self, range: Range<u64>) {
+        for piece in pieces(range) {
+            // It guards no memory of ours: what a piece holds comes to a thread through its own loads.
+            self.bits[(piece / 64) as usize].fetch_or(1 << (piece % 64), Ordering::Relaxed);
+        }
+    }
+
+    /// Takes away all that `range` touches.
+    pub(crate) fn remove(&mut self, range: Range<u64>) {
+        for piece in pieces(range) {
+            if let Some(word) = self.bits.get_mut((piece / 64) as usize) {
+                *word.get_mut() &= !(1 << (piece % 64));
+            }
+        }
+    }
+
+    fn has(&self, piece: u64) -> bool {
+        let word = self.bits.get((piece / 64) as usize);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (piece % 64) & 1 == 1)
+    }
+}
+
+/// The pieces that have all their space.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    allocated: Vec<u64>,
+    allocated: Pieces,
 }
 
 impl Space {
@@ -44,15 +88,15 @@ impl Space {
 
     /// Whether every piece that `range` touches is allocated.
     pub(crate) fn is_allocated(&self, range: Range<u64>) -> bool {
-        pieces(range).all(|piece| self.has(piece))
+        self.allocated.have(range)
     }
 
     /// The first unallocated pieces that `range` touches, as bytes of a file of `len` bytes.
     pub(crate) fn missing(&self, range: Range<u64>, len: u64) -> Option<Range<u64>> {
-        let mut unallocated = pieces(range).skip_while(|&piece| self.has(piece));
+        let mut unallocated = pieces(range).skip_while(|&piece| self.allocated.has(piece));
         let first = unallocated.next()?;
         let last = unallocated
-            .take_while(|&piece| !self.has(piece))
+            .take_while(|&piece| !self.allocated.has(piece))
             .last()
             .unwrap_or(first);
         Some(first * PIECE..((last + 1) * PIECE).min(len))
@@ -70,28 +114,13 @@ impl Space {
 
     /// The pieces that lie whole in `range` have their space.
     pub(crate) fn set_allocated(&mut self, range: Range<u64>, len: u64) {
-        for piece in pieces(self.whole(range, len)) {
-            let word = (piece / 64) as usize;
-            if self.allocated.len() <= word {
-                self.allocated.resize(word + 1, 0);
-            }
-            self.allocated[word] |= 1 << (piece % 64);
-        }
+        self.allocated.make_room(len);
+        self.allocated.add(self.whole(range, len));
     }
 
     /// The pieces that `range` touches may have lost their space.
     pub(crate) fn forget_allocation(&mut self, range: Range<u64>) {
-        for piece in pieces(range) {
-            if let Some(word) = self.allocated.get_mut((piece / 64) as usize) {
-                *word &= !(1 << (piece % 64));
-            }
-        }
-    }
-
-    fn has(&self, piece: u64) -> bool {
-        self.allocated
-            .get((piece / 64) as usize)
-            .is_some_and(|word| word >> (piece % 64) & 1 == 1)
+        self.allocated.remove(range);
     }
 }
 

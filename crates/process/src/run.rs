@@ -33,7 +33,7 @@ use twinpage_os::Durability;
 use twinpage_os::cpuid::Level;
 use twinpage_os::messages;
 use twinpage_os::remote::Process;
-use twinpage_os::seccomp::{Filter, FreeCall};
+use twinpage_os::seccomp::Filter;
 use twinpage_os::spawn;
 use twinpage_os::user_signals;
 
@@ -107,8 +107,8 @@ struct Setting {
     streams: Arc<Stdio>,
     files: Recorder,
     filter: Filter,
-    /// Of a program that writes freely: the filter for when it may not.
-    full_filter: Option<Filter>,
+    /// Whether that one lets the program write.
+    writes_freely: bool,
     sockets: Sockets,
     notes: Notes,
     cpu_floor: Option<Level>,
@@ -124,10 +124,9 @@ impl Setting {
         alone: bool,
     ) -> Result<Setting> {
         let replies = directory.replies();
-        let full = filter(&syscalls::free_calls(replies))?;
-        let (filter, full_filter) = match alone {
-            true => (filter(&syscalls::free_with_writes(replies))?, Some(full)),
-            false => (full, None),
+        let filter = match alone {
+            true => syscalls::filter(&syscalls::free_with_writes(replies))?,
+            false => syscalls::filter(&syscalls::free_calls(replies))?,
         };
         Ok(Setting {
             streams: Arc::new(streams),
@@ -137,7 +136,7 @@ impl Setting {
                 epoch,
             )?,
             filter,
-            full_filter,
+            writes_freely: alone,
             sockets: Sockets::new(replies, epoch)?,
             notes: Notes::of_state(directory.path()),
             cpu_floor,
@@ -165,17 +164,12 @@ impl Setting {
             carried,
         };
         let mut program = Program::new(process, tids, memory, surroundings)?;
-        if let (Some(full), Some(&tid)) = (self.full_filter, tids.first()) {
-            program.write_freely_until_needed(full, tid)?;
+        if let (true, Some(&tid)) = (self.writes_freely, tids.first()) {
+            program.write_freely_until_needed(tid)?;
         }
         program.read_program()?;
         Ok((program, witness))
     }
-}
-
-fn filter(free: &[FreeCall]) -> Result<Filter> {
-    Filter::new(free)
-        .map_err(|error| Error::Internal(format!("the system call table makes no filter: {error}")))
 }
 
 fn file_durability(directory: &StateDir) -> files::Durability {

@@ -10,9 +10,10 @@
 //!
 //! The table is the whole policy: the seccomp filter and `twinpage run --explain` are made from it.
 
+use crate::error::{Error, Result};
 use crate::sockets::Replies;
 use twinpage_os::notice;
-use twinpage_os::seccomp::{Argument, FreeCall};
+use twinpage_os::seccomp::{Argument, Filter, FreeCall};
 
 /// What the tracer does when a watched call is about to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -245,6 +246,15 @@ pub fn free_calls(replies: Replies) -> Vec<FreeCall> {
         }
     }
     free
+}
+
+/// The filter that lets these calls run without a stop.
+///
+/// # Errors
+/// When the table makes no filter: a fault of ours.
+pub fn filter(free: &[FreeCall]) -> Result<Filter> {
+    Filter::new(free)
+        .map_err(|error| Error::Internal(format!("the system call table makes no filter: {error}")))
 }
 
 const fn is(index: u8, value: u64) -> Argument {
@@ -657,7 +667,7 @@ mod tests {
     #[test]
     fn the_filter_fits() {
         for replies in [Replies::Refused, Replies::Loose, Replies::Held, Replies::Synced] {
-            let filter = twinpage_os::seccomp::Filter::new(&free_calls(replies)).unwrap();
+            let filter = filter(&free_calls(replies)).unwrap();
             assert!(filter.len() < 4096);
         }
     }

@@ -36,7 +36,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
-use twinpage_core::Poison;
+use twinpage_core::{Buffer, Poison};
 use twinpage_os::missing::{Fault, Missing};
 
 /// Pages brought together, at first and where one fault follows the other.
@@ -71,7 +71,7 @@ struct Work {
     /// One past the last page brought, and how many were brought with it.
     next: usize,
     chunk: usize,
-    buffer: Vec<u8>,
+    buffer: Buffer,
     /// Cuts so far, of which the lowest bit counts.
     phase: usize,
     /// Discarded pages since the last cut, and before it in an epoch that is not durable.
@@ -354,8 +354,11 @@ impl Pager {
         let brought = if zero {
             self.missing.zero(at..at + count * PAGE)
         } else {
-            work.buffer.resize(count * PAGE, 0);
-            match self.store.read_bytes(first * PAGE, &mut work.buffer) {
+            work.buffer.clear();
+            match self
+                .store
+                .read_bytes(first * PAGE, work.buffer.append(count * PAGE))
+            {
                 Ok(()) => self.missing.fill(at, &work.buffer),
                 Err(_) if count > 1 => {
                     // Page by page: only those that cannot be read are withheld.

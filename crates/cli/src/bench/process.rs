@@ -231,7 +231,8 @@ fn restore(setting: Setting, arguments: &ProcessArguments, scratch: &Scratch) ->
         scratch.wait_until_ready(&mut child)?;
         std::thread::sleep(setting.every * 4);
         let _ = child.kill();
-        let _ = child.wait();
+        // Its output ends when the writer is gone, too: until then the kernel gives its memory back.
+        let _ = child.wait_with_output();
         let stats = scratch.directory.path().join("resumed.json");
         let resumed = Command::new(own_program()?)
             .args(["resume", "--stats"])

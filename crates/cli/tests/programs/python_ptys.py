@@ -10,6 +10,17 @@ def digest(n):
     return h.hexdigest()
 
 
+# What the other end printed, and nothing when it is closed and all was read. A read that waits while the last is printed
+# may get EIO before that; the next one gets it.
+def read(master, length):
+    for _ in range(2):
+        try:
+            return os.read(master, length)
+        except OSError as error:
+            assert error.errno == errno.EIO, error
+    return b""
+
+
 class Terminal:
     def __init__(self, words):
         self.seen = b""
@@ -29,11 +40,8 @@ class Terminal:
         return before + end
 
     def rest(self):
-        try:
-            while more := os.read(self.master, 500):
-                self.seen += more
-        except OSError as error:
-            assert error.errno == errno.EIO, error
+        while more := read(self.master, 500):
+            self.seen += more
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         os.close(self.master)
         return self.seen, code
@@ -87,14 +95,11 @@ def shell(turn):
 def flood():
     seq = Terminal(["seq", "1", "20000"])
     total, length = hashlib.sha256(), 0
-    try:
-        while piece := os.read(seq.master, 3000):
-            total.update(piece)
-            length += len(piece)
-            if length % 7 == 0:
-                digest(30)
-    except OSError as error:
-        assert error.errno == errno.EIO, error
+    while piece := read(seq.master, 3000):
+        total.update(piece)
+        length += len(piece)
+        if length % 7 == 0:
+            digest(30)
     return length, total.hexdigest(), seq.rest()[1]
 
 

@@ -307,6 +307,18 @@ pub(super) fn find(bytes: &[u8], generation: u32, seed: u32) -> Option<(Stamp, u
     Some((stamp, end))
 }
 
+/// The first record in `bytes` with a number above this one, and where it begins.
+pub(super) fn find_later(bytes: &[u8], generation: u32, seed: u32, last: u64) -> Option<(Stamp, usize)> {
+    let (words, _) = bytes.as_chunks::<ALIGN>();
+    let begins = (0..words.len()).filter(|&word| words[word].starts_with(&MAGIC));
+    let mut found = begins.filter_map(|word| {
+        let (stamp, _) = find(&bytes[word * ALIGN..], generation, seed)?;
+        Some((stamp, word * ALIGN))
+    });
+    // A payload may hold the bytes of an earlier record.
+    found.find(|(stamp, _)| stamp.sequence > last)
+}
+
 /// What a record [`find`] found says.
 ///
 /// # Errors
@@ -497,6 +509,20 @@ mod tests {
             prop_assert_eq!(find(&record[..at], 3, 5), None);
             record[at] ^= 1 << bit;
             prop_assert_eq!(find(&record, 3, 5), None);
+        }
+
+        #[test]
+        fn a_record_is_found_after_damage(change in changes(), before in 0_usize..500) {
+            let mut bytes = vec![0xee; before * ALIGN];
+            let at = bytes.len();
+            let mut record = vec![];
+            encode(&change, STAMP, 5, &mut record).unwrap();
+            bytes.append(&mut record);
+            prop_assert_eq!(find_later(&bytes, 3, 5, 16), Some((STAMP, at)));
+            prop_assert_eq!(find_later(&bytes, 3, 5, 17), None);
+            prop_assert_eq!(find_later(&bytes[at + ALIGN..], 3, 5, 16), None);
+            bytes.truncate(bytes.len() - ALIGN);
+            prop_assert_eq!(find_later(&bytes, 3, 5, 16), None);
         }
 
         #[test]

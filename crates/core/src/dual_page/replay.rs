@@ -3,7 +3,7 @@
 //! * A record is applied as a whole or not at all: one that does not fit the mapping is damage.
 //! * Which extents and derivative pages are taken is asked of [`Space`] before they are.
 
-use super::journal::{self, Change, ContextMark, Redo, Stamp};
+use super::journal::{self, Change, ContextMark, Redo};
 use super::map::{Entry, EntryIndex, Extent, Flags, Key, Life, MAX_EXTENTS, Table};
 use super::slots::Slots;
 use super::space::{Role, Space};
@@ -88,19 +88,12 @@ impl Replay {
             (self.sequence, self.epoch) = (stamp.sequence, stamp.epoch);
             at += len;
         }
-        let later = (at + journal::ALIGN..journal.len()).step_by(journal::ALIGN);
-        for next in later {
-            // A payload may hold the bytes of an earlier record.
-            let later = |stamp: &Stamp| stamp.sequence > self.sequence;
-            let found = journal::find(&journal[next..], generation, seed);
-            if let Some((stamp, _)) = found.filter(|(stamp, _)| later(stamp)) {
-                let why = format!(
-                    "it is invalid, but record {} follows at byte {}",
-                    stamp.sequence,
-                    start + next as u64
-                );
-                return Err(Error::damaged("journal record", start + at as u64, why));
-            }
+        let rest = (at + journal::ALIGN).min(journal.len());
+        let later = journal::find_later(&journal[rest..], generation, seed, self.sequence);
+        if let Some((stamp, next)) = later {
+            let (record, next) = (stamp.sequence, start + (rest + next) as u64);
+            let why = format!("it is invalid, but record {record} follows at byte {next}");
+            return Err(Error::damaged("journal record", start + at as u64, why));
         }
         Ok(start + at as u64)
     }

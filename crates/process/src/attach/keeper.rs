@@ -179,10 +179,9 @@ impl Keeper {
     /// Takes some of what was printed: keys are passed on between, however much there is. Whether all ends of the
     /// terminal are closed.
     fn is_over(&mut self) -> io::Result<bool> {
-        use rustix::io::Errno;
         let mut printed = [0; frames::MOST];
-        match rustix::io::read(&self.terminal, &mut printed) {
-            Ok(0) | Err(Errno::IO) => return Ok(true),
+        match terminal::printed(&self.terminal, &mut printed) {
+            Ok(0) => return Ok(true),
             Ok(count) => {
                 let printed = &printed[..count];
                 self.history.add(printed);
@@ -191,8 +190,8 @@ impl Keeper {
                     .iter_mut()
                     .for_each(|terminal| terminal.send(&frame));
             }
-            Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
         }
         Ok(false)
     }

@@ -16,22 +16,21 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::program::Program;
 use crate::sockets::{Protocol, protocol};
-use crate::syscalls::Watch;
+use crate::syscalls::{self, Watch};
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, major, minor, statat};
 use rustix::io::Errno;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use twinpage_os::seccomp::Filter;
 use twinpage_os::trace::Tid;
 
 impl Program {
-    /// It runs under a filter that lets it write; `full` is the one for when it may not. It comes under it now if it has a
-    /// descriptor whose writes are looked at.
+    /// It runs under a filter that lets it write. It comes under the full one now if it has a descriptor whose writes are
+    /// looked at.
     ///
     /// # Errors
     /// When it cannot be looked at or steered.
-    pub(crate) fn write_freely_until_needed(&mut self, full: Filter, tid: Tid) -> Result<()> {
-        self.full_filter = Some(full);
+    pub(crate) fn write_freely_until_needed(&mut self, tid: Tid) -> Result<()> {
+        self.writes_freely = true;
         if self.has_looked_at()? {
             self.watch_writes(tid)?;
         }
@@ -41,7 +40,7 @@ impl Program {
     /// Before a call of a program that writes freely: it is begun again, under the full filter, if that is needed from
     /// then on.
     pub(super) fn ends_free_writes(&mut self, watch: Watch, call: &Stopped) -> Result<Option<Decision>> {
-        if self.full_filter.is_none() || call.by != Caller::First {
+        if !self.writes_freely || call.by != Caller::First {
             return Ok(None);
         }
         let needs = match watch {
@@ -93,12 +92,11 @@ impl Program {
     }
 
     fn watch_writes(&mut self, tid: Tid) -> Result<()> {
-        let Some(full) = self.full_filter.take() else {
-            return Ok(());
-        };
+        self.writes_freely = false;
         if std::mem::take(&mut self.open_names) > 0 {
             self.renew_threads(); // from now on they are when one is written
         }
+        let full = syscalls::filter(&syscalls::free_calls(self.sockets.replies))?;
         let installed = full.install_in(&self.process, tid);
         installed.map_err(|source| Error::target("cannot add a filter of system calls", source))
     }

@@ -68,7 +68,6 @@ use twinpage_core::{Buffer, PageId};
 use twinpage_os::cpuid::{self, Level};
 use twinpage_os::inject;
 use twinpage_os::remote::Process;
-use twinpage_os::seccomp::Filter;
 use twinpage_os::trace::{self, Status, Tid};
 use twinpage_os::tracker::{Tracker, USERFAULTFD_FLAGS};
 
@@ -148,8 +147,8 @@ pub struct Program {
     held: Option<bool>,
     /// What threads stopped for before the first of them went on.
     unanswered: Vec<(Tid, Status)>,
-    /// While it writes freely: the filter for when it may not.
-    pub(crate) full_filter: Option<Filter>,
+    /// Whether its writes do not stop yet.
+    pub(crate) writes_freely: bool,
     /// How many names of threads it has open while it writes freely; of one that could not be opened too many.
     pub(crate) open_names: usize,
     /// Where the disk of its state is full, its calls wait until there is room; it ends otherwise.
@@ -262,7 +261,7 @@ impl Program {
             streams: surroundings.streams,
             unsynced: EpochFiles::default(),
             discarded: Vec::new(),
-            full_filter: None,
+            writes_freely: false,
             open_names: 0,
             goes_on_when_full: false,
             writer: context::Writer::default(),

@@ -21,7 +21,7 @@ use rayon::prelude::*;
 use std::io::PipeReader;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use twinpage_core::Scheme;
+use twinpage_core::{Buffer, Scheme};
 use twinpage_os::remote::Process;
 use twinpage_os::trace::{self, Status, Tid};
 use twinpage_os::tracker::{PAGE, Tracker};
@@ -163,18 +163,19 @@ impl Filler<'_> {
     fn fill_all(self, pieces: &[Piece]) -> Result<()> {
         pieces
             .par_iter()
-            .try_for_each_init(Vec::new, |buffer, piece| self.fill(piece, buffer))
+            .try_for_each_init(Buffer::default, |buffer, piece| self.fill(piece, buffer))
     }
 
-    fn fill(self, piece: &Piece, buffer: &mut Vec<u8>) -> Result<()> {
+    fn fill(self, piece: &Piece, buffer: &mut Buffer) -> Result<()> {
         if piece.taken.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         let Range { start, end } = piece.range;
-        buffer.resize((FILL_PAGES * PAGE) as usize, 0);
+        buffer.clear();
+        let room = buffer.append((FILL_PAGES * PAGE) as usize);
         let mut given = Vec::with_capacity(FILL_PAGES as usize);
         let starts = (start..end).step_by(PAGE as usize);
-        for (address, page) in starts.clone().zip(buffer.chunks_exact_mut(PAGE as usize)) {
+        for (address, page) in starts.clone().zip(room.chunks_exact_mut(PAGE as usize)) {
             let stored = self.pages.find(address);
             let stored = stored.ok_or_else(|| Error::Internal(format!("page {address:x} is not stored")))?;
             let first = stored.held.0.trailing_zeros() as usize;
@@ -210,7 +211,7 @@ impl Loading {
 
     /// Fills what the kernel needs when the threads go on, and what their registers point at.
     fn fill_needed(&self, filler: Filler<'_>, context: &Context) -> Result<()> {
-        let mut buffer = Vec::new();
+        let mut buffer = Buffer::default();
         let mut need = |address: u64| match self.piece(address) {
             Some(piece) => filler.fill(piece, &mut buffer),
             None => Ok(()),
@@ -290,7 +291,7 @@ impl Loading {
     /// Fills what threads touch, until all is filled.
     fn serve(&self, filler: Filler<'_>, end: &PipeReader) -> Result<()> {
         let failed = |source| Error::target("cannot bring the page that the program waits for", source);
-        let mut buffer = Vec::new();
+        let mut buffer = Buffer::default();
         while let Some(address) = filler.tracker.next_touched(end).map_err(failed)? {
             match self.piece(address) {
                 Some(piece) => filler.fill(piece, &mut buffer)?,

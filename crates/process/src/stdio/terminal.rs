@@ -7,7 +7,7 @@
 use super::context::Modes;
 use super::error::{Error, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::FdFlags;
+use rustix::io::{Errno, FdFlags};
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 use std::io;
@@ -29,6 +29,19 @@ pub(crate) fn other_end(master: &OwnedFd) -> io::Result<OwnedFd> {
     let end = rustix::pty::ioctl_tiocgptpeer(master, OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
     rustix::io::fcntl_setfd(&end, FdFlags::CLOEXEC)?;
     Ok(end)
+}
+
+/// Reads what was printed at the other end of a master: 0 bytes when that is closed and all was read. A read that waits for
+/// a processor while the last is printed may get `EIO` before that (Linux 6.18, n_tty_read); the next one gets it.
+pub(crate) fn printed(master: &OwnedFd, room: &mut [u8]) -> io::Result<usize> {
+    let read = |room: &mut [u8]| rustix::io::read(master, room);
+    match read(room) {
+        Err(Errno::IO) => match read(room) {
+            Err(Errno::IO) => Ok(0),
+            read => Ok(read?),
+        },
+        read => Ok(read?),
+    }
 }
 
 /// The modes of a terminal (for the master of a pseudo-terminal: those of its other end).

@@ -67,8 +67,9 @@ impl Sink {
         let collected = self.collected.clone();
         self.reader = Some(std::thread::spawn(move || {
             let (mut from, mut some) = (File::from(from), [0u8; 65536]);
-            // A terminal whose other end is closed gives an error, a pipe gives nothing: both are the end.
-            while let Ok(n @ 1..) = from.read(&mut some) {
+            // A terminal whose other end is closed gives an error, a pipe gives nothing: both are the end. The error may
+            // come before the last is read; the next read gets it (Linux 6.18, n_tty_read).
+            while let Ok(n @ 1..) = from.read(&mut some).or_else(|_| from.read(&mut some)) {
                 collected
                     .lock()
                     .expect("the output")

@@ -76,31 +76,22 @@ pub(crate) fn difference(want: &Tree, got: &Tree) -> Option<String> {
         .map(|name| format!("{name} should not exist"))
 }
 
-/// Where two byte strings part, with the lines around it when they are text.
+/// Where two byte strings part, with what is around it in each.
 pub(crate) fn bytes_difference(want: &[u8], got: &[u8]) -> String {
     let at = want
         .iter()
         .zip(got)
         .position(|(a, b)| a != b)
         .unwrap_or(want.len().min(got.len()));
-    let line = |bytes: &[u8]| {
-        let start = bytes[..at.min(bytes.len())]
-            .iter()
-            .rposition(|&b| b == b'\n')
-            .map_or(0, |n| n + 1);
-        let rest = &bytes[start..];
-        let end = rest
-            .iter()
-            .position(|&b| b == b'\n')
-            .unwrap_or(rest.len())
-            .min(200);
-        String::from_utf8_lossy(&rest[..end]).into_owned()
+    let around = |bytes: &[u8]| {
+        let part = &bytes[at.saturating_sub(100)..bytes.len().min(at + 100)];
+        String::from_utf8_lossy(part).into_owned()
     };
     format!(
         "{} bytes instead of {}, different from byte {at}: wanted {:?}, got {:?}",
         got.len(),
         want.len(),
-        line(want),
-        line(got)
+        around(want),
+        around(got)
     )
 }
