@@ -229,7 +229,8 @@ fn restore(setting: Setting, arguments: &ProcessArguments, scratch: &Scratch) ->
         scratch.clear()?;
         let mut child = start(setting, arguments, scratch)?;
         scratch.wait_until_ready(&mut child)?;
-        std::thread::sleep(setting.every * 4);
+        // It works by then, and is not at its end.
+        std::thread::sleep(setting.every * (setting.rounds as u32 / 2).min(16));
         let _ = child.kill();
         // Its output ends when the writer is gone, too: until then the kernel gives its memory back.
         let _ = child.wait_with_output();
