@@ -24,8 +24,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use twinpage_core::{Error, LineMask, Medium, Offset, PageLines, Result};
 
-/// A page has no more bytes.
-const SHORT_BYTES: u64 = 4096;
+/// The size of a page. A longer read is of a journal or a table.
+const PAGE_BYTES: u64 = 4096;
 
 /// How bytes that were copied into the mapping become durable.
 pub trait Persistence: Debug + Sized {
@@ -165,16 +165,15 @@ impl<P: Persistence> MappedMedium<P> {
         })
     }
 
-    /// Whether loads of `range`, in the file, cannot fail. Pieces of it are brought for that, and a hole there may take its
-    /// space; but for a long range nothing is: that is a journal or a table, which is read once.
+    /// Whether loads of `range`, in the file, cannot fail. For up to a page the pieces around it are brought, and a hole in
+    /// them may take its space; a journal or a table is read once, and nothing is brought for it.
     fn can_load(&self, range: Range<u64>) -> bool {
         if self.space.is_allocated(range.clone()) || self.readable.have(range.clone()) {
             return true;
         }
         let (first, end) = (range.start / PIECE, range.end.div_ceil(PIECE));
         let pieces = first * PIECE..(end * PIECE).min(self.len);
-        let brought =
-            range.end - range.start <= SHORT_BYTES && self.mapping.populate_to_read(&pieces).is_ok();
+        let brought = range.end - range.start <= PAGE_BYTES && self.mapping.populate_to_read(&pieces).is_ok();
         if brought {
             self.readable.add(pieces);
         }

@@ -124,9 +124,9 @@ impl Setting {
         alone: bool,
     ) -> Result<Setting> {
         let replies = directory.replies();
-        let filter = match alone {
-            true => syscalls::filter(&syscalls::free_with_writes(replies))?,
-            false => syscalls::filter(&syscalls::free_calls(replies))?,
+        let free = match alone {
+            true => syscalls::free_with_writes(replies),
+            false => syscalls::free_calls(replies),
         };
         Ok(Setting {
             streams: Arc::new(streams),
@@ -135,7 +135,7 @@ impl Setting {
                 files::Options::new(file_durability(directory)),
                 epoch,
             )?,
-            filter,
+            filter: syscalls::filter(&free)?,
             writes_freely: alone,
             sockets: Sockets::new(replies, epoch)?,
             notes: Notes::of_state(directory.path()),

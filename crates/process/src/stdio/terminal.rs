@@ -34,12 +34,12 @@ pub(crate) fn other_end(master: &OwnedFd) -> io::Result<OwnedFd> {
 /// Reads what was printed at the other end of a master: 0 bytes when that is closed and all was read. A read that waits for
 /// a processor while the last is printed may get `EIO` before that (Linux 6.18, n_tty_read); the next one gets it.
 pub(crate) fn printed(master: &OwnedFd, room: &mut [u8]) -> io::Result<usize> {
-    let read = |room: &mut [u8]| rustix::io::read(master, room);
-    match read(room) {
-        Err(Errno::IO) => match read(room) {
-            Err(Errno::IO) => Ok(0),
-            read => Ok(read?),
-        },
+    let mut read = rustix::io::read(master, &mut *room);
+    if read == Err(Errno::IO) {
+        read = rustix::io::read(master, room);
+    }
+    match read {
+        Err(Errno::IO) => Ok(0),
         read => Ok(read?),
     }
 }
