@@ -401,7 +401,7 @@ fn set_off(process: &Process, helper: Tid) -> io::Result<()> {
     registers.rip = CODE;
     registers.r15 = WINDOW;
     registers.r14 = 0;
-    registers.orig_rax = u64::MAX;
+    registers.orig_rax = trace::NO_CALL;
     trace::set_registers(helper, &registers)?;
     trace::detach(helper)
 }

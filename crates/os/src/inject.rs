@@ -169,7 +169,7 @@ fn run_batches(process: &Process, tid: Tid, calls: &mut [Call]) -> io::Result<()
         registers.r12 = DATA;
         registers.r13 = batch.len() as u64;
         registers.rax = 0;
-        registers.orig_rax = u64::MAX; // no call to restart
+        registers.orig_rax = trace::NO_CALL;
         trace::set_registers(tid, &registers)?;
         run_to_trap(tid)?;
         process.read(DATA, &mut bytes)?;
@@ -201,7 +201,7 @@ pub fn end_thread(process: &Process, tid: Tid, code: i32) -> io::Result<()> {
     registers.rip = HOME;
     registers.r12 = DATA;
     registers.r13 = 1;
-    registers.orig_rax = u64::MAX;
+    registers.orig_rax = trace::NO_CALL;
     trace::set_signal_mask(tid, u64::MAX)?;
     trace::end_freely(tid)?;
     trace::set_registers(tid, &registers)?;
@@ -264,7 +264,7 @@ fn plant_code(process: &Process, tid: Tid) -> io::Result<()> {
     process.write(saved.rip, &SYSCALL_INT3)?;
     let mut registers = saved;
     registers.rax = libc::SYS_mmap as u64;
-    registers.orig_rax = u64::MAX;
+    registers.orig_rax = trace::NO_CALL;
     registers.rdi = HOME;
     registers.rsi = END - HOME;
     registers.rdx = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;

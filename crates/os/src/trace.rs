@@ -285,6 +285,9 @@ pub struct WatchedCall {
 /// Bytes of the `syscall` instruction.
 pub const SYSCALL_BYTES: u64 = 2;
 
+/// What `orig_rax` has where no call is to be made, or to be restarted.
+pub const NO_CALL: u64 = u64::MAX;
+
 /// The arguments of a call, in the order of the registers that have them: syscall(2).
 #[must_use]
 pub fn arguments(registers: &Registers) -> [u64; 6] {
@@ -345,6 +348,31 @@ pub fn watched_call(tid: Tid) -> io::Result<WatchedCall> {
         after: info.instruction_pointer,
         message: info.message,
     })
+}
+
+/// Skips the call that a thread stopped before: it returns `result` at once.
+///
+/// # Errors
+/// `ESRCH` when the thread is gone.
+pub fn skip_call(tid: Tid, result: i64) -> io::Result<()> {
+    let poke = |register: usize, value: u64| {
+        ptrace(libc::PTRACE_POKEUSER as c_int, tid, register, value as usize).map(drop)
+    };
+    // The registers come first in a struct user: ptrace(2). Two of them one by one cost less than all of them twice.
+    poke(std::mem::offset_of!(Registers, orig_rax), NO_CALL)?;
+    poke(std::mem::offset_of!(Registers, rax), result as u64)
+}
+
+/// Skips the call that a thread stopped before: it is begun again when the thread goes on.
+///
+/// # Errors
+/// `ESRCH` when the thread is gone.
+pub fn begin_call_again(tid: Tid, call: &WatchedCall) -> io::Result<()> {
+    let mut registers = registers(tid)?;
+    registers.orig_rax = NO_CALL;
+    registers.rax = call.number;
+    registers.rip -= SYSCALL_BYTES;
+    set_registers(tid, &registers)
 }
 
 /// General registers. In a system call that was interrupted, `rax` is the kernel's own

@@ -40,6 +40,7 @@ pub mod limits;
 pub mod loopback;
 pub mod machine;
 pub mod memory;
+mod message;
 pub mod notes;
 pub mod objects;
 pub mod older;

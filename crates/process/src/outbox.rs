@@ -172,6 +172,26 @@ impl Outbox {
         }
     }
 
+    /// Whether something waits for a stream socket that may be sent more, so that it needs no look.
+    #[must_use]
+    pub fn takes_more(&self, inode: u64) -> bool {
+        let state = self.shared.lock();
+        (state.sockets.get(&inode))
+            .is_some_and(|waiting| waiting.bytes < SOCKET_BYTES && !waiting.half_closed)
+    }
+
+    /// Takes over what is sent behind what waits for a stream socket; whether something waits still.
+    #[must_use]
+    pub fn hold_more(&self, inode: u64, bytes: Vec<u8>) -> bool {
+        let mut state = self.shared.lock();
+        let Some(waiting) = state.sockets.get_mut(&inode) else {
+            return false;
+        };
+        waiting.hold(Content::Bytes(bytes));
+        state.uncut += 1;
+        true
+    }
+
     /// Takes over what the program sends on a socket.
     pub fn hold(&self, inode: u64, socket: OwnedFd, content: Content) {
         let mut state = self.shared.lock();
@@ -183,23 +203,7 @@ impl Outbox {
             full: false,
             half_closed: false,
         });
-        waiting.half_closed |= matches!(content, Content::HalfClose(_));
-        waiting.bytes += content.len();
-        match (waiting.held.back_mut(), content) {
-            (
-                Some(Held {
-                    content: Content::Bytes(before),
-                    epoch: None,
-                    ..
-                }),
-                Content::Bytes(more),
-            ) => before.extend_from_slice(&more),
-            (_, content) => waiting.held.push_back(Held {
-                content,
-                epoch: None,
-                sent: 0,
-            }),
-        }
+        waiting.hold(content);
     }
 
     /// Whether something is held for a socket.
@@ -327,6 +331,26 @@ impl State {
 }
 
 impl Waiting {
+    fn hold(&mut self, content: Content) {
+        self.half_closed |= matches!(content, Content::HalfClose(_));
+        self.bytes += content.len();
+        match (self.held.back_mut(), content) {
+            (
+                Some(Held {
+                    content: Content::Bytes(before),
+                    epoch: None,
+                    ..
+                }),
+                Content::Bytes(more),
+            ) => before.extend_from_slice(&more),
+            (_, content) => self.held.push_back(Held {
+                content,
+                epoch: None,
+                sent: 0,
+            }),
+        }
+    }
+
     fn flush(&mut self, durable: Epoch) -> Flushed {
         // An error that waits is the program's to hear.
         let ended = PollFlags::ERR | PollFlags::HUP;
@@ -463,6 +487,28 @@ mod tests {
         outbox.durable(7);
         assert_eq!(read_now(&mut other), "c");
         assert!(outbox.shared.lock().sockets.is_empty());
+    }
+
+    #[test]
+    fn more_is_taken_behind_what_waits() {
+        let outbox = Outbox::new(0).unwrap();
+        let (one, mut other) = UnixStream::pair().unwrap();
+        let inode = rustix::fs::fstat(&one).unwrap().st_ino;
+        assert!(!outbox.takes_more(inode) && !outbox.hold_more(inode, b"lost".into()));
+        hold(&outbox, &one, bytes("a"));
+        assert!(outbox.takes_more(inode) && outbox.hold_more(inode, b"b".into()));
+        outbox.cut(1);
+        assert!(outbox.hold_more(inode, b"c".into()));
+        assert!(outbox.uncut() > 0);
+        outbox.durable(1);
+        assert_eq!(read_now(&mut other), "ab");
+        hold(&outbox, &one, Content::HalfClose(libc::SHUT_WR));
+        assert!(!outbox.takes_more(inode), "it was half-closed");
+        outbox.cut(2);
+        outbox.durable(2);
+        assert_eq!(read_now(&mut other), "c");
+        hold(&outbox, &one, Content::Bytes(vec![7; SOCKET_BYTES]));
+        assert!(!outbox.takes_more(inode), "it is full");
     }
 
     #[test]

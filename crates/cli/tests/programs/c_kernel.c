@@ -208,6 +208,21 @@ static void epoll_step(void) {
     }
 }
 
+// A counter that goes from number to number, in a poll descriptor that knows it by its first: /proc shows no change.
+static int moving_fd, moving_poll_fd;
+
+static void moving_step(void) {
+    int next = dup(moving_fd);
+    CHECK(next >= 0 && !close(moving_fd), "dup");
+    moving_fd = next;
+    struct epoll_event event;
+    uint64_t count = 1 + below(9), counted;
+    CHECK(epoll_wait(moving_poll_fd, &event, 1, 0) == 0, "epoll reports a counter of 0");
+    CHECK(write(moving_fd, &count, 8) == 8, "write to a counter");
+    CHECK(epoll_wait(moving_poll_fd, &event, 1, 0) == 1 && event.data.u64 == 7, "epoll lost a counter");
+    CHECK(read(moving_fd, &counted, 8) == 8 && counted == count, "read of a counter");
+}
+
 static void timerfds_round(void) {
     static const struct itimerspec soon = {{0, 0}, {0, 2 * MS}};
     uint64_t count;
@@ -227,6 +242,9 @@ static void timerfds_round(void) {
 static void events_start(void) {
     epoll_fd = epoll_create1(EPOLL_CLOEXEC), quiet_epoll_fd = epoll_create1(0);
     CHECK(epoll_fd >= 0 && quiet_epoll_fd >= 0, "epoll_create1");
+    moving_poll_fd = epoll_create1(0), moving_fd = eventfd(0, EFD_NONBLOCK);
+    struct epoll_event event = {EPOLLIN, {.u64 = 7}};
+    CHECK(!epoll_ctl(moving_poll_fd, EPOLL_CTL_ADD, moving_fd, &event), "epoll_ctl");
     for (int i = 0; i < PIPES; i++) {
         int ends[2];
         CHECK(!pipe2(ends, O_NONBLOCK | O_CLOEXEC), "pipe2");
@@ -439,8 +457,8 @@ static void timers_start(void) {
 int main(int argc, char **argv) {
     long rounds = scale(argc, argv, 100);
     pid_t pid = getpid();
-    void (*steps[])(void) = {pipes_step,   pipes_step, pipes_step,        counters_step, epoll_step,
-                             pending_step, mask_step,  dispositions_step, once_step,     clocks_step, timers_step};
+    void (*steps[])(void) = {pipes_step,   pipes_step, pipes_step, counters_step, epoll_step,  moving_step,
+                             pending_step, mask_step,  once_step,  clocks_step,   timers_step, dispositions_step};
     events_start();
     signals_start();
     timers_start();

@@ -200,6 +200,9 @@ impl Program {
         if is_first && self.goes_freely(fd) {
             return Ok(Decision::Run);
         }
+        if let Some(decision) = self.before_next_reply(call) {
+            return Ok(decision);
+        }
         if let Some(fd) = self.descriptors.known_file(fd).filter(|_| is_first) {
             return record(&mut self.objects, &mut self.files, &Change::Write { fd, at, len });
         }

@@ -186,7 +186,12 @@ impl Program {
         let (result, message) = match decision {
             Decision::Run => return Ok(()),
             Decision::Done(result) => (result, Message::Probe),
-            Decision::Again | Decision::Stand(_) => (call.number as i64, Message::Probe),
+            Decision::Again => return trace::begin_call_again(tid, call),
+            Decision::Stand(until) => {
+                trace::begin_call_again(tid, call)?;
+                self.stand(tid, until, call);
+                return Ok(());
+            }
             Decision::Unkeepable { ref why, .. } => {
                 let way_out = "checkpoint more often (--every), or change less of a file at once";
                 (
@@ -196,16 +201,7 @@ impl Program {
             }
             Decision::Fail { errno, ref message } => (-i64::from(errno), message.clone()),
         };
-        let mut registers = trace::registers(tid)?;
-        registers.orig_rax = u64::MAX; // skip it
-        registers.rax = result as u64;
-        if matches!(decision, Decision::Again | Decision::Stand(_)) {
-            registers.rip -= trace::SYSCALL_BYTES;
-        }
-        trace::set_registers(tid, &registers)?;
-        if let Decision::Stand(until) = decision {
-            self.stand(tid, until, call);
-        }
+        trace::skip_call(tid, result)?;
         match message {
             Message::Probe => {}
             Message::Listed(why) => self.notes.went_without(name, &why),

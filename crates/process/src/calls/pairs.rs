@@ -4,6 +4,7 @@
 use super::replies::heads;
 use super::{Decision, Stopped, do_without, fail};
 use crate::error::{Error, Result};
+use crate::message::Head;
 use crate::pairs::{self, OPTIONS};
 use crate::program::Program;
 use crate::sockets::{Protocol, Replies, is_netlink, protocol};
@@ -63,6 +64,9 @@ impl Program {
         if is_plain && self.caller.is_none() && self.goes_freely(call.int(0)) {
             return Decision::Run;
         }
+        if let Some(decision) = self.before_next_reply(call) {
+            return decision;
+        }
         let Ok(ours) = self.caller().duplicate_fd(call.int(0)) else {
             return Decision::Run; // the kernel will refuse it
         };
@@ -102,15 +106,11 @@ impl Program {
     /// The kernel is asked for addresses or interfaces; what would change them is refused. See rtnetlink(7).
     pub(super) fn before_question(&self, call: &Stopped) -> Decision {
         let a = call.arguments;
-        let word = |at: u64| self.caller().read_u64(at);
-        let in_message = |at: u64| Ok((word(at + 16)?, word(at + 24)?)); // of a struct msghdr: buffers, and how many
         let messages: io::Result<Vec<Option<Vec<u8>>>> = match call.name {
             "sendto" | "write" => self.gathered([(a[1], a[2])]).map(|message| vec![message]),
             "writev" | "pwritev2" => self.in_vector(a[1], a[2]).map(|message| vec![message]),
-            "sendmsg" => in_message(a[1]).and_then(|(at, count)| Ok(vec![self.in_vector(at, count)?])),
-            "sendmmsg" => heads(call)
-                .map(|head| in_message(head).and_then(|(at, count)| self.in_vector(at, count)))
-                .collect(),
+            "sendmsg" => self.in_message(a[1]).map(|message| vec![message]),
+            "sendmmsg" => heads(call).map(|head| self.in_message(head)).collect(),
             _ => Ok(vec![None]), // of a file or a pipe
         };
         match messages {
@@ -121,6 +121,11 @@ impl Program {
             ),
             Err(_) => Decision::Run, // the kernel will refuse it
         }
+    }
+
+    fn in_message(&self, at: u64) -> io::Result<Option<Vec<u8>>> {
+        let head = Head::read(self.caller(), at)?;
+        self.in_vector(head.buffers, head.count)
     }
 
     fn in_vector(&self, at: u64, count: u64) -> io::Result<Option<Vec<u8>>> {
@@ -202,11 +207,11 @@ impl Program {
     }
 
     fn message(&self, at: u64) -> Option<Message> {
-        let word = |index: u64| self.caller().read_u64(at + index * 8).ok();
+        let head = Head::read(self.caller(), at).ok()?;
         Some(Message {
-            named: word(0)? != 0 && word(1)? & 0xffff_ffff != 0,
-            bytes: self.vector_bytes(word(2)?, word(3)?),
-            accompanied: word(5)? != 0,
+            named: head.name != 0 && head.name_bytes() != 0,
+            bytes: self.vector_bytes(head.buffers, head.count),
+            accompanied: head.is_accompanied(),
         })
     }
 

@@ -9,12 +9,14 @@
 
 use super::within::Sender;
 use super::{Decision, Stopped, do_without, fail};
+use crate::message::Head;
 use crate::outbox::{Content, Outbox, Room, SOCKET_BYTES};
 use crate::program::{Program, Until};
 use crate::sockets::{self, Protocol, Replies};
 use crate::unix_sockets;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,6 +117,28 @@ impl Program {
         }
     }
 
+    /// A call sends on a connection for which something waits already: nothing is asked again. If its peer is gone, the
+    /// bytes are as good as sent before that was known.
+    pub(super) fn before_next_reply(&self, call: &Stopped) -> Option<Decision> {
+        let outbox = self.sockets.holds()?;
+        let is_plain = matches!(call.name, "write" | "writev" | "sendto" | "sendmsg")
+            && call.send_flags() & (libc::MSG_OOB | libc::MSG_FASTOPEN) == 0;
+        if !is_plain || self.caller.is_some() {
+            return None;
+        }
+        let inode = self.descriptors.known_outside(call.int(0))?;
+        if !outbox.takes_more(inode) {
+            return None;
+        }
+        let message = self.outgoing(call)?;
+        let is_held = !message.accompanied && (1..=MOST_BYTES).contains(&message.len());
+        let bytes = is_held.then(|| self.bytes_of(&message))?.ok()?;
+        let length = bytes.len();
+        outbox
+            .hold_more(inode, bytes)
+            .then_some(Decision::Done(length as i64))
+    }
+
     /// What becomes of a call for which there is no room now; `None` when there is.
     fn has_no_room(
         &mut self,
@@ -191,11 +215,11 @@ impl Program {
 
     /// The message of a struct msghdr.
     fn outgoing_message(&self, at: u64) -> Option<Message> {
-        let word = |index: u64| self.caller().read_u64(at + index * 8).ok();
+        let head = Head::read(self.caller(), at).ok()?;
         Some(Message {
-            buffers: self.vectors(word(2)?, word(3)?)?,
-            to: self.address(word(0)?, word(1)? & 0xffff_ffff)?,
-            accompanied: word(5)? != 0,
+            buffers: self.vectors(head.buffers, head.count)?,
+            to: self.address(head.name, head.name_bytes())?,
+            accompanied: head.is_accompanied(),
         })
     }
 
@@ -247,9 +271,9 @@ impl Program {
         if !is_message && message.len() == 0 {
             return Err(Decision::Run); // nothing goes out
         }
-        let mut bytes = vec![0; message.len()];
-        let read = self.caller().gather(&message.buffers, &mut bytes);
-        read.map_err(|_| Decision::Done(-i64::from(libc::EFAULT)))?;
+        let bytes = self
+            .bytes_of(message)
+            .map_err(|_| Decision::Done(-i64::from(libc::EFAULT)))?;
         let length = bytes.len();
         let content = match is_message {
             true => Content::Message {
@@ -260,6 +284,12 @@ impl Program {
         };
         outbox.hold(sender.inode, ours, content);
         Ok(length)
+    }
+
+    fn bytes_of(&self, message: &Message) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; message.len()];
+        self.caller().gather(&message.buffers, &mut bytes)?;
+        Ok(bytes)
     }
 
     /// sendmmsg(2): how many bytes of each were sent is written to it.

@@ -10,12 +10,17 @@ use crate::files::{Ident, link_of};
 use crate::layout::is_marked_gone;
 use crate::sockets::{self, Phase, Replies};
 use crate::{datagrams, loopback, pairs, ptys, unix_sockets};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, SeekFrom, Stat};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use twinpage_os::proc_file::field;
-use twinpage_os::remote::Process;
+use twinpage_os::remote::{self, Process};
 use twinpage_os::trace::Tid;
+
+/// Connections are ours as well while no more than one in so many of the descriptors that we may have is ours of the
+/// program's.
+const SHARE_OF_OURS: usize = 4;
 
 /// A look at what descriptors hold.
 #[derive(Debug)]
@@ -40,10 +45,15 @@ impl Descriptors {
     /// When the system refuses a look.
     pub fn held(&mut self, look: &Look<'_>) -> Result<Vec<Held>> {
         let process = look.process;
+        let calm = self.calm_connections();
         let held = self.list.values();
         let held: Vec<Held> = held
-            .map(|descriptor| self.held_by(look, descriptor))
+            .map(|descriptor| match calm.contains(&descriptor.fd) {
+                true => Ok(Held::Connection(Phase::Connected)),
+                false => self.held_by(look, descriptor),
+            })
             .collect::<Result<_>>()?;
+        self.keep_connections(process);
         self.note_highest(process, &held);
         let outside = self.outside.get_mut();
         if outside.len() > 2 * self.list.len() {
@@ -61,6 +71,43 @@ impl Descriptors {
                 "the named pipe of descriptor {fd} was removed"
             ))),
             None => Ok(held),
+        }
+    }
+
+    /// Those of our connections to the outside that are made and of which no end is known, by one question for all. What
+    /// takes bytes is connected; a connection that takes none is looked at by itself.
+    fn calm_connections(&self) -> HashSet<i32> {
+        let is_connection = |fd: &i32| matches!(self.list[fd].kind, DescriptorKind::Connection(_));
+        let ours = (self.ours.iter()).filter(|(fd, _)| self.list.contains_key(fd) && is_connection(fd));
+        let (numbers, mut asked): (Vec<i32>, Vec<PollFd<'_>>) = ours
+            .map(|(fd, ours)| (*fd, PollFd::new(ours, PollFlags::OUT)))
+            .unzip();
+        if poll(&mut asked, Some(&Timespec::default())).is_err() {
+            return HashSet::new(); // a signal: each is looked at by itself
+        }
+        let answered = numbers.into_iter().zip(asked);
+        let calm = answered.filter(|(_, asked)| asked.revents() == PollFlags::OUT);
+        calm.map(|(fd, _)| fd).collect()
+    }
+
+    /// From now on the program's connections to the outside are ours as well, as far as few of those we may open are
+    /// taken for it.
+    fn keep_connections(&mut self, process: &Process) {
+        let is_new = |one: &&Descriptor| {
+            let is_first = split(one.fd).0 == 0 && one.shares == one.fd;
+            is_first && !self.ours.contains_key(&one.fd) && self.known_outside(one.fd).is_some()
+        };
+        let new: Vec<i32> = self.list.values().filter(is_new).map(|one| one.fd).collect();
+        if new.is_empty() {
+            return;
+        }
+        let limit = remote::limit(0, libc::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft as usize);
+        let room = (limit / SHARE_OF_OURS).saturating_sub(self.ours.len());
+        for fd in new.into_iter().take(room) {
+            // What cannot be had is looked at by itself, and tells why.
+            if let Ok(ours) = process.duplicate_fd(fd) {
+                self.ours.insert(fd, ours);
+            }
         }
     }
 
@@ -255,6 +302,10 @@ impl Descriptors {
             DescriptorKind::Process => pidfds::held(owner.thread(), fd),
             DescriptorKind::Poll => {
                 let info = fdinfo(owner.thread(), fd)?;
+                let calm = self.calm_polls.borrow().get(&descriptor.fd).cloned();
+                if let Some(calm) = calm.filter(|calm| calm.info == info) {
+                    return Ok(Held::Watched(calm.watched));
+                }
                 let place = |number| self.place(at.process, number);
                 let (table, _) = split(descriptor.fd);
                 let is_calm = !at.calls_nothing.contains(&owner.pid());
@@ -266,6 +317,9 @@ impl Descriptors {
                 };
                 let watched = polls::held(&poll, &info, &self.list, place)?;
                 self.check_watched_pidfds(fd, table, &watched)?;
+                if let Some(calm) = polls::Calm::of(info, &watched) {
+                    self.calm_polls.borrow_mut().insert(descriptor.fd, calm);
+                }
                 Ok(Held::Watched(watched))
             }
             DescriptorKind::Event => count(owner.thread(), fd),
@@ -317,7 +371,6 @@ fn peek(end: OwnedFd) -> rustix::io::Result<Vec<Vec<u8>>> {
 /// What is in a named pipe, whichever way it is open. One that is open for writing only is looked into
 /// through another open of it, which changes nothing: the program stands still.
 fn look_into_fifo(end: OwnedFd) -> rustix::io::Result<Held> {
-    use rustix::event::{PollFd, PollFlags, poll};
     let mut asked = [PollFd::new(&end, PollFlags::IN)];
     rustix::io::retry_on_intr(|| poll(&mut asked, Some(&rustix::time::Timespec::default())))?;
     let hung_up = asked[0].revents().contains(PollFlags::HUP);

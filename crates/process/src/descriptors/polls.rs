@@ -72,6 +72,32 @@ pub(super) struct Poll<'a> {
     pub(super) tid: Option<Tid>,
 }
 
+/// What a poll descriptor waits for, and the lines in `/proc/PID/fdinfo` that say the same as long as none of its numbers
+/// is closed or given anew.
+#[derive(Clone, Debug)]
+pub(super) struct Calm {
+    pub(super) info: String,
+    pub(super) watched: Vec<Interest>,
+}
+
+impl Calm {
+    /// `None` where an edge may be told at any time.
+    pub(super) fn of(info: String, watched: &[Interest]) -> Option<Calm> {
+        (!has_edge(watched)).then(|| Calm {
+            info,
+            watched: watched.to_vec(),
+        })
+    }
+
+    /// The numbers of the poll descriptor, which is `poll`, and of all that it waits for.
+    pub(super) fn numbers(&self, poll: i32) -> impl Iterator<Item = i32> {
+        let (table, _) = tables::split(poll);
+        let waited = self.watched.iter();
+        let waited = waited.flat_map(move |interest| [tables::number(table, interest.fd), interest.target]);
+        std::iter::once(poll).chain(waited)
+    }
+}
+
 /// What a poll descriptor waits for, by its lines in `/proc/PID/fdinfo`. `list` has all descriptors of the program by
 /// number, of which `place` gives a thread and the number there.
 ///
@@ -98,10 +124,14 @@ pub(super) fn held(
         }
         *nth += 1;
     }
-    if interests.iter().any(|interest| interest.events & EDGE != 0) {
+    if has_edge(&interests) {
         look_at_edges(at, &mut interests)?;
     }
     Ok(interests)
+}
+
+fn has_edge(watched: &[Interest]) -> bool {
+    watched.iter().any(|interest| interest.events & EDGE != 0)
 }
 
 /// `tfd: 5 events: 19 data: 7f... pos:0 ...`

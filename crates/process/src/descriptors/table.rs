@@ -1,12 +1,13 @@
 //! The program's table of descriptors, and which of them to look at again.
 //!
-//! * Ours of a file is the same open file, so its offset is one cheap call away. It is closed before the
-//!   program's own close, so that the program sees what it would see alone.
+//! * Ours of a file is the same open file, so its offset is one cheap call away, and so is the state of ours of a
+//!   connection. It is closed before the program's own close, so that the program sees what it would see alone.
 //! * Locks belong to a file, or to an open file: a call that changes them touches all descriptors of the file.
 
 use super::describe::{Files, describe, is_given};
 use super::inotify;
 use super::open_files::OpenFiles;
+use super::polls;
 use super::tables::{Tables, number, split};
 use super::touched::Touched;
 use super::{Descriptor, DescriptorKind, Held, Lock, LockKind};
@@ -45,6 +46,8 @@ pub struct Descriptors {
     pub(super) tables: Tables,
     /// Inodes of TCP sockets whose other end was found outside the tree, where it stays.
     pub(super) outside: RefCell<HashSet<u64>>,
+    /// What poll descriptors wait for, by descriptor, as far as no call touched a number that matters.
+    pub(super) calm_polls: RefCell<HashMap<i32, polls::Calm>>,
     /// Pseudo-terminals at which nothing was typed since all of that was found read.
     pub(super) read_out: RefCell<BTreeSet<u32>>,
     /// The table that each process had, by the thread it is seen by, when all was listed last.
@@ -71,6 +74,7 @@ impl Default for Descriptors {
             open_files: OpenFiles::default(),
             tables: Tables::default(),
             outside: RefCell::default(),
+            calm_polls: RefCell::default(),
             read_out: RefCell::default(),
             listed: HashMap::new(),
             watched: inotify::Known::default(),
@@ -318,6 +322,10 @@ impl Descriptors {
         if !self.touched.is_any() && !strangers {
             return Ok(false);
         }
+        let touched = &self.touched;
+        self.calm_polls
+            .get_mut()
+            .retain(|poll, calm| !strangers && !calm.numbers(*poll).any(|fd| touched.has(fd)));
         let parted = several && self.find_tables(process, threads, asleep)?;
         let mut updated = match self.touched.all || strangers {
             true => self.list_all(process, asleep, files),
@@ -564,6 +572,14 @@ impl Descriptors {
     /// Whether a socket is a TCP connection that was found to lead outside the tree.
     pub fn is_outside(&self, inode: u64) -> bool {
         self.outside.borrow().contains(&inode)
+    }
+
+    /// The inode of a [known](Descriptors::known) descriptor of such a connection.
+    #[must_use]
+    pub fn known_outside(&self, fd: i32) -> Option<u64> {
+        let known = self.known(fd)?;
+        let inode = self.open_files.file(known.fd)?.ino;
+        (matches!(known.kind, DescriptorKind::Connection(_)) && self.is_outside(inode)).then_some(inode)
     }
 
     /// Ours of the regular files that are open for writing, with their names.

@@ -8,6 +8,7 @@
 use super::terminals::{self, Reading};
 use super::{Unfinished, begun, limits};
 use crate::error::{Error, Result};
+use crate::message::Head;
 use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat, major, minor};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -268,9 +269,8 @@ fn write_vectors(at: u64, room: u64, list: &[(u64, u64)], process: &Process) -> 
 
 /// The buffers of a struct msghdr, from byte `done` of them on, and their bytes together.
 fn message(at: u64, done: u64, process: &Process) -> Result<(Vec<(u64, u64)>, u64)> {
-    let word = |index: u64| process.read_u64(at + index * 8);
-    let look = |source| Error::target("cannot read a message", source);
-    vectors(word(2).map_err(look)?, word(3).map_err(look)?, done, process)
+    let head = Head::read(process, at).map_err(|source| Error::target("cannot read a message", source))?;
+    vectors(head.buffers, head.count, done, process)
 }
 
 /// The buffers in a list, from byte `done` of them on, and their bytes together.

@@ -350,7 +350,7 @@ fn step_back(tid: Tid) -> Result<()> {
         let mut registers = trace::registers(tid)?;
         if begins {
             registers.rax = registers.orig_rax;
-            registers.orig_rax = u64::MAX;
+            registers.orig_rax = trace::NO_CALL;
             registers.rip -= trace::SYSCALL_BYTES;
         }
         trace::set_registers(tid, &registers)
