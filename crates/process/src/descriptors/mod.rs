@@ -20,8 +20,8 @@ mod touched;
 pub use describe::Files;
 pub use held::Look;
 pub use notices::Notice;
-pub(crate) use table::numbers;
-pub use table::{Descriptors, List, is_open_in};
+pub use table::{Descriptors, is_open_in};
+pub(crate) use tables::numbers;
 
 use self::polls::Interest;
 use crate::clocks::Clock;
@@ -38,6 +38,7 @@ use crate::stdio::Stream;
 use crate::unix_sockets::Named;
 use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use twinpage_os::proc_file;
@@ -187,6 +188,9 @@ pub struct Descriptor {
     #[serde(skip)]
     pub notice: Option<Notice>,
 }
+
+/// Descriptors by number.
+pub type List = BTreeMap<i32, Descriptor>;
 
 /// A lock on a file: flock(2) or fcntl_locking(2).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

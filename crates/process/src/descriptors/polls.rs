@@ -166,7 +166,7 @@ fn target(
         }
     }
     let this = std::process::id() as i32;
-    for ours in super::table::numbers(this)? {
+    for ours in tables::numbers(this)? {
         if is_of((this, ours))? {
             return Ok(None);
         }

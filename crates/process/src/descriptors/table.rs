@@ -8,9 +8,9 @@ use super::describe::{Files, describe, is_given};
 use super::inotify;
 use super::open_files::OpenFiles;
 use super::polls;
-use super::tables::{Tables, number, split};
+use super::tables::{Tables, number, numbers, split};
 use super::touched::Touched;
-use super::{Descriptor, DescriptorKind, Held, Lock, LockKind};
+use super::{Descriptor, DescriptorKind, Held, List, Lock, LockKind};
 use crate::command_line::of_process;
 use crate::error::{Error, Result};
 use crate::files::Ident;
@@ -20,7 +20,7 @@ use crate::sockets::Replies;
 use crate::unix_sockets::leads_outside;
 use rustix::fs::{FileType, Stat};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -29,9 +29,6 @@ use twinpage_os::trace::Tid;
 
 /// As many touched numbers are asked for one by one, however few are open.
 const FEW: usize = 8;
-
-/// Descriptors by number.
-pub type List = BTreeMap<i32, Descriptor>;
 
 /// The program's descriptors.
 #[derive(Debug)]
@@ -690,17 +687,6 @@ fn is_file(tid: Tid, fd: i32, file: Ident) -> bool {
 fn threads(pid: i32) -> impl Iterator<Item = Tid> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-}
-
-/// The numbers of all descriptors of a thread, the lowest first.
-pub(crate) fn numbers(pid: i32) -> Result<Vec<i32>> {
-    let directory = format!("/proc/{pid}/fd");
-    let entries = fs::read_dir(&directory).map_err(Error::file("cannot list", &directory))?;
-    let mut numbers: Vec<i32> = entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
-    numbers.sort_unstable();
-    Ok(numbers)
 }
 
 /// Whether another program may send messages to it: by a name, or over a connection.

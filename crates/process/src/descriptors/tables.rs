@@ -7,6 +7,7 @@
 
 use crate::error::{Error, Result};
 use std::collections::{BTreeSet, HashMap};
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use twinpage_os::remote::{self, Process};
@@ -16,6 +17,17 @@ use twinpage_os::trace::Tid;
 const FD_BITS: u32 = 20;
 /// Tables beside the first.
 const MOST: usize = (i32::MAX >> FD_BITS) as usize;
+
+/// The numbers of all descriptors of a thread, the lowest first.
+pub(crate) fn numbers(pid: i32) -> Result<Vec<i32>> {
+    let directory = format!("/proc/{pid}/fd");
+    let entries = fs::read_dir(&directory).map_err(Error::file("cannot list", &directory))?;
+    let mut numbers: Vec<i32> = entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
 
 /// The number of a descriptor in a table.
 #[must_use]
