@@ -15,7 +15,7 @@ fn programs(arguments: &[&str]) -> Output {
 fn a_program_is_measured_beside_itself() {
     let arguments = [
         "--only",
-        "perl",
+        "asyncio",
         "--repeat",
         "1",
         "--mode",
@@ -24,15 +24,15 @@ fn a_program_is_measured_beside_itself() {
     ];
     let output = programs(&arguments);
     let said = String::from_utf8_lossy(&output.stderr);
-    if said.contains("perl is not installed") {
-        return eprintln!("SKIPPED a_program_is_measured_beside_itself: no perl here");
+    if said.contains("asyncio is not installed") {
+        return eprintln!("SKIPPED a_program_is_measured_beside_itself: no python here");
     }
     assert!(output.status.success(), "{said}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let row = &report["rows"][0];
     assert_eq!(
         (row["program"].as_str(), row["identical"].as_bool()),
-        (Some("perl"), Some(true))
+        (Some("asyncio"), Some(true))
     );
     assert!(row["checkpoints"].as_u64() > Some(1), "{row}");
     assert!(row["bytes_written"].as_u64() > Some(1 << 20), "{row}");
@@ -43,7 +43,7 @@ fn a_program_is_measured_beside_itself() {
 fn a_program_is_proved_and_the_proof_is_json() {
     let output = programs(&[
         "--only",
-        "perl",
+        "asyncio",
         "--kills",
         "1",
         "--mode",
@@ -51,8 +51,8 @@ fn a_program_is_proved_and_the_proof_is_json() {
         "--json",
     ]);
     let said = String::from_utf8_lossy(&output.stderr);
-    if said.contains("perl is not installed") {
-        return eprintln!("SKIPPED a_program_is_proved_and_the_proof_is_json: no perl here");
+    if said.contains("asyncio is not installed") {
+        return eprintln!("SKIPPED a_program_is_proved_and_the_proof_is_json: no python here");
     }
     assert!(output.status.success(), "{said}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -60,7 +60,7 @@ fn a_program_is_proved_and_the_proof_is_json() {
         let proof = &report["proofs"][index];
         assert_eq!(
             (proof["program"].as_str(), proof["mode"].as_str()),
-            (Some("perl"), Some(mode))
+            (Some("asyncio"), Some(mode))
         );
         assert_eq!(proof["identical"], true, "{proof}");
         assert_eq!(proof["found"]["kills"], 1, "{proof}");
