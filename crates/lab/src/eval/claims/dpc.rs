@@ -1,6 +1,6 @@
 //! The sentences of DPC's evaluation.
 
-use super::{Court, Extent, Known, Verdict, Votes, number};
+use super::{Court, Extent, Finding, Known, Verdict, Votes, number};
 use crate::eval::evidence::is_far;
 use crate::eval::paper::{self, Paper};
 use crate::eval::plan::{FIGURE_10, INSTRUCTIONS, SOFTWARE, Variant};
@@ -76,25 +76,58 @@ impl Court<'_> {
         );
     }
 
-    /// Software takes as long as its code has instructions, which the text does not say: what lies inside the range of them
-    /// cannot be said.
     fn software(&mut self) {
         let both = self.among(Some(&FIGURE_10));
-        let over = |scheme: SchemeKind, instructions, measure| -> Vec<(usize, Known)> {
-            let ratio = |&workload: &usize| {
-                let run = self
-                    .runs
-                    .find(workload, scheme, Variant::Software(instructions))?;
-                let dual = self.plain(workload, DualPage)?;
-                Some((workload, self.note(workload, by_transaction(run, dual, measure))))
-            };
-            both.iter().filter_map(ratio).collect()
+        let times = self.times_of_software(&both);
+        let latencies = self.latency_of_dudetm(&both);
+        let synchronous = self.latency_of_nvml(&both);
+        let [more, most] = self.writes_of_software(&both);
+        for (sentence, finding) in [
+            (
+                "Dual-page checkpointing is 13.6 and 24.9 times faster than DudeTM and NVML",
+                times,
+            ),
+            (
+                "The latency on DudeTM is basically that on dual-page checkpointing (until durable, within 15%)",
+                latencies,
+            ),
+            ("The latency on NVML is 96 to 323 us", synchronous),
+            (
+                "Dual-page checkpointing writes more to NVM than DudeTM (by transaction, its log and what it brings home)",
+                more,
+            ),
+            ("NVML writes most (by transaction)", most),
+        ] {
+            self.claims.say("5.3", sentence, finding);
+        }
+    }
+
+    /// The ratio of software, with so many instructions for each access, to the dual page, of each workload.
+    fn over_dual_page(
+        &self,
+        workloads: &[usize],
+        scheme: SchemeKind,
+        instructions: u32,
+        measure: Measure,
+    ) -> Vec<(usize, Known)> {
+        let ratio = |&workload: &usize| {
+            let run = self
+                .runs
+                .find(workload, scheme, Variant::Software(instructions))?;
+            let dual = self.plain(workload, DualPage)?;
+            Some((workload, self.note(workload, by_transaction(run, dual, measure))))
         };
+        workloads.iter().filter_map(ratio).collect()
+    }
+
+    /// Software takes as long as its code has instructions, which the text does not say: what lies inside the range of them
+    /// cannot be said.
+    fn times_of_software(&self, workloads: &[usize]) -> Finding {
         let mut verdict = Verdict::CannotBeSaid;
         let mut told = Vec::new();
         for (scheme, name) in SOFTWARE {
             let average = |instructions| {
-                let all = over(scheme, instructions, Measure::Time);
+                let all = self.over_dual_page(workloads, scheme, instructions, Measure::Time);
                 all.iter().map(|(_, (ratio, _))| ratio).sum::<f64>() / all.len() as f64
             };
             let all = INSTRUCTIONS.map(average);
@@ -110,44 +143,54 @@ impl Court<'_> {
             told.push(format!("{name} {all} for {said}"));
         }
         let choices = INSTRUCTIONS.map(|number| number.to_string()).join(", ");
-        let numbers = format!(
-            "{} (with {choices} instructions for each access)",
-            told.join("; ")
-        );
-        let latency = |scheme, instructions| -> Vec<(usize, f64)> {
-            let took = |&workload: &usize| {
-                let run = self
-                    .runs
-                    .find(workload, scheme, Variant::Software(instructions))?;
-                Some((workload, until_durable(run)))
-            };
-            both.iter().filter_map(took).collect()
+        let told = told.join("; ");
+        (
+            verdict,
+            format!("{told} (with {choices} instructions for each access)"),
+        )
+    }
+
+    /// How long software takes until a transaction is durable, of each workload.
+    fn latency(&self, workloads: &[usize], scheme: SchemeKind, instructions: u32) -> Vec<(usize, f64)> {
+        let took = |&workload: &usize| {
+            let run = self
+                .runs
+                .find(workload, scheme, Variant::Software(instructions))?;
+            Some((workload, until_durable(run)))
         };
+        workloads.iter().filter_map(took).collect()
+    }
+
+    fn latency_of_nvml(&self, workloads: &[usize]) -> Finding {
         let [least, most] = paper::NVML_LATENCY;
         let mut times: Vec<f64> = INSTRUCTIONS
             .into_iter()
-            .flat_map(|instructions| latency(Nvml, instructions))
+            .flat_map(|instructions| self.latency(workloads, Nvml, instructions))
             .map(|(_, time)| time)
             .collect();
         times.sort_by(f64::total_cmp);
-        let synchronous = match (times.first(), times.last()) {
-            (Some(&first), Some(&last)) => (
-                match last < least * 0.85 || first > most * 1.15 {
-                    true => Verdict::DoesNotHold,
-                    false => Verdict::CannotBeSaid,
-                },
-                format!("{first:.0} to {last:.0} us, by instructions"),
-            ),
-            _ => (Verdict::CannotBeSaid, "not run".into()),
+        let (Some(&first), Some(&last)) = (times.first(), times.last()) else {
+            return (Verdict::CannotBeSaid, "not run".into());
         };
-        let alike = latency(DudeTm, INSTRUCTIONS[0])
-            .into_iter()
-            .map(|(workload, took)| {
-                let dual = self.plain(workload, DualPage).map_or(f64::NAN, until_durable);
-                let is = !is_far(Some(dual), took);
-                (workload, Some(is), format!("{took:.0} for {dual:.0} us"))
-            });
-        let alike = self.count(&alike.collect(), FIGURE_10.len(), Extent::All);
+        let verdict = match last < least * 0.85 || first > most * 1.15 {
+            true => Verdict::DoesNotHold,
+            false => Verdict::CannotBeSaid,
+        };
+        (verdict, format!("{first:.0} to {last:.0} us, by instructions"))
+    }
+
+    fn latency_of_dudetm(&self, workloads: &[usize]) -> Finding {
+        let all = self.latency(workloads, DudeTm, INSTRUCTIONS[0]);
+        let alike = all.into_iter().map(|(workload, took)| {
+            let dual = self.plain(workload, DualPage).map_or(f64::NAN, until_durable);
+            let is = !is_far(Some(dual), took);
+            (workload, Some(is), format!("{took:.0} for {dual:.0} us"))
+        });
+        self.count(&alike.collect(), FIGURE_10.len(), Extent::All)
+    }
+
+    /// Whether the dual page writes more than DudeTM, and NVML most.
+    fn writes_of_software(&self, workloads: &[usize]) -> [Finding; 2] {
         let below = |one: Vec<(usize, Known)>, other: Vec<(usize, Known)>| -> Votes {
             let vote = |((workload, one), (_, other)): ((usize, Known), (usize, Known))| {
                 let width = one.1.unwrap_or(0.0).hypot(other.1.unwrap_or(0.0));
@@ -160,32 +203,17 @@ impl Court<'_> {
             };
             one.into_iter().zip(other).map(vote).collect()
         };
-        let writes = |scheme| over(scheme, INSTRUCTIONS[0], Measure::Writes);
-        let dual: Vec<(usize, Known)> = both.iter().map(|&workload| (workload, (1.0, None))).collect();
-        let more = self.count(&below(writes(DudeTm), dual.clone()), FIGURE_10.len(), Extent::All);
-        let most_of_all = self.each(vec![
-            below(dual, writes(Nvml)),
+        let writes = |scheme| self.over_dual_page(workloads, scheme, INSTRUCTIONS[0], Measure::Writes);
+        let dual: Vec<(usize, Known)> = workloads
+            .iter()
+            .map(|&workload| (workload, (1.0, None)))
+            .collect();
+        let most = self.each(vec![
+            below(dual.clone(), writes(Nvml)),
             below(writes(DudeTm), writes(Nvml)),
         ]);
-        let most_of_all = self.count(&most_of_all, FIGURE_10.len(), Extent::All);
-        for (sentence, finding) in [
-            (
-                "Dual-page checkpointing is 13.6 and 24.9 times faster than DudeTM and NVML",
-                (verdict, numbers),
-            ),
-            (
-                "The latency on DudeTM is basically that on dual-page checkpointing (until durable, within 15%)",
-                alike,
-            ),
-            ("The latency on NVML is 96 to 323 us", synchronous),
-            (
-                "Dual-page checkpointing writes more to NVM than DudeTM (by transaction, its log and what it brings home)",
-                more,
-            ),
-            ("NVML writes most (by transaction)", most_of_all),
-        ] {
-            self.claims.say("5.3", sentence, finding);
-        }
+        let more = below(writes(DudeTm), dual);
+        [more, most].map(|votes| self.count(&votes, FIGURE_10.len(), Extent::All))
     }
 
     fn logging_and_copies(&mut self) {

@@ -10,8 +10,29 @@ use twinpage_baselines::SchemeKind::{self, CopyOnWrite, DualPage, UndoLog};
 /// Programs of Twins' Figure 2.
 const PROGRAMS: usize = 28;
 
+/// What Twins is measured against.
+const OTHERS: [SchemeKind; 2] = [UndoLog, CopyOnWrite];
+
+/// What the paper says of each of them.
+fn said(measure: fn(Paper, SchemeKind) -> Option<f64>) -> Vec<(SchemeKind, f64)> {
+    let of = |scheme| Some((scheme, measure(Paper::Twins, scheme)?));
+    OTHERS.into_iter().filter_map(of).collect()
+}
+
 impl Court<'_> {
     pub(super) fn twins(&mut self) {
+        let all = self.among(None);
+        self.unmodified();
+        self.speedups(&all);
+        self.twice_the_writes(&all);
+        self.which_copies_win();
+        self.worst_case();
+        self.small_pools();
+        self.few_evictions(&all);
+    }
+
+    /// How much of what copying by pages writes is as it was.
+    fn unmodified(&mut self) {
         let singles: Vec<usize> = (0..self.loads.len())
             .filter(|&load| self.loads[load].is_single)
             .collect();
@@ -43,16 +64,11 @@ impl Court<'_> {
         self.claims
             .say("II", "Four applications have more than 90%", above);
         self.claims.say("II", "Only 5 have 10%", few);
-        let said = |measure: fn(Paper, SchemeKind) -> Option<f64>| -> Vec<(SchemeKind, f64)> {
-            let of = |scheme| Some((scheme, measure(Paper::Twins, scheme)?));
-            [UndoLog, CopyOnWrite].into_iter().filter_map(of).collect()
-        };
-        let all = self.among(None);
-        let votes = self.each(
-            [UndoLog, CopyOnWrite]
-                .map(|other| self.below(&all, (DualPage, other), Measure::Time, 1.0))
-                .into(),
-        );
+    }
+
+    fn speedups(&mut self, all: &[usize]) {
+        let votes = OTHERS.map(|other| self.below(all, (DualPage, other), Measure::Time, 1.0));
+        let votes = self.each(votes.into());
         let finding = self.count(&votes, self.names.len(), Extent::All);
         self.claims
             .say("V-B", "A speedup for all workloads is observed", finding);
@@ -70,6 +86,9 @@ impl Court<'_> {
             let finding = self.most(scheme, said, Measure::Time);
             self.claims.say("V-B", sentence, finding);
         }
+    }
+
+    fn twice_the_writes(&mut self, all: &[usize]) {
         let finding = self.averages(&said(paper::writes), Measure::Writes);
         self.claims.say(
             "V-B",
@@ -77,8 +96,8 @@ impl Court<'_> {
             finding,
         );
         let near_two = self.each(vec![
-            self.below(&all, (UndoLog, DualPage), Measure::Writes, 2.0 * 1.15),
-            self.below(&all, (DualPage, UndoLog), Measure::Writes, 1.0 / (2.0 * 0.85)),
+            self.below(all, (UndoLog, DualPage), Measure::Writes, 2.0 * 1.15),
+            self.below(all, (DualPage, UndoLog), Measure::Writes, 1.0 / (2.0 * 0.85)),
         ]);
         let finding = self.count(&near_two, self.names.len(), Extent::All);
         self.claims.say(
@@ -86,6 +105,9 @@ impl Court<'_> {
             "Writes incurred by logging are about 2x (within 15%)",
             finding,
         );
+    }
+
+    fn which_copies_win(&mut self) {
         for (names, pair, sentence) in [
             (
                 &["WD1", "WD3", "WD4", "WD5", "WD6", "WD7"][..],
@@ -103,18 +125,21 @@ impl Court<'_> {
             let finding = self.count(&votes, names.len(), Extent::All);
             self.claims.say("V-B", sentence, finding);
         }
+    }
+
+    fn worst_case(&mut self) {
         let worst = self.among(Some(&["WD1"]));
-        let votes = self.each(
-            [UndoLog, CopyOnWrite]
-                .map(|other| self.below(&worst, (DualPage, other), Measure::Writes, 1.0))
-                .into(),
-        );
+        let votes = OTHERS.map(|other| self.below(&worst, (DualPage, other), Measure::Writes, 1.0));
+        let votes = self.each(votes.into());
         let finding = self.count(&votes, 1, Extent::All);
         self.claims.say(
             "V-B",
             "Even in the worst case, WD1, PCM writes are clearly reduced",
             finding,
         );
+    }
+
+    fn small_pools(&mut self) {
         let pools = [100, 500].map(Variant::Pool);
         let turned = |run: &Run| run.pool.failures + run.pool.reclaimed > 0;
         let finding = self.bounded(pools, Measure::Time, 1.024, turned, "fig8a");
@@ -129,6 +154,9 @@ impl Court<'_> {
             "In the worst case it produces 1.49 times the writes",
             finding,
         );
+    }
+
+    fn few_evictions(&mut self, all: &[usize]) {
         let evicted = all.iter().filter_map(|&workload| {
             let writes = &self.plain(workload, DualPage)?.outcome.nvm_writes;
             let share = writes.eviction as f64 / writes.total.max(1) as f64;
