@@ -34,7 +34,7 @@ pub fn fork(state: &Path, new: &Path) -> Result<Epoch> {
     if context.ending().is_some() {
         return told("the program has finished: there is nothing to go on with");
     }
-    context.live.roll_back_files(directory.path(), recovered.epoch)?;
+    (context.live.roll_back_files(directory.path(), recovered.epoch)?).tell();
     let unfinished = beside(new)?;
     let made = copy_directory(
         directory.path(),

@@ -206,7 +206,7 @@ pub fn go_back(state: &Path, at: At) -> Result<(About, u64)> {
         )));
     }
     let newest = context::read(&recovered.context)?;
-    newest.live.roll_back_files(path, recovered.epoch)?;
+    newest.live.roll_back_files(path, recovered.epoch)?.tell();
     let same = |about: &&About| about.epoch == recovered.epoch && about.at_ns == newest.clocks.realtime_ns;
     let left = match kept.iter().rfind(same) {
         Some(about) => {

@@ -5,7 +5,7 @@ use crate::clocks::Clocks;
 use crate::context::{self, Ending};
 use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
-use crate::files::{self, Recorder, RolledBack};
+use crate::files::{self, Recorder};
 use crate::inspect;
 use crate::ipc::Ipc;
 use crate::launch::{self, Command};
@@ -271,13 +271,9 @@ fn go_on(
             ..Summary::default()
         });
     }
-    let RolledBack { moved, empty, .. } = context.live.roll_back_files(directory.path(), epoch)?;
-    for path in empty {
-        messages::tell(&format!(
-            "{} was gone: it is made again, as it was at the checkpoint",
-            path.display()
-        ));
-    }
+    let rolled_back = context.live.roll_back_files(directory.path(), epoch)?;
+    rolled_back.tell();
+    let moved = rolled_back.moved;
     restore::unix_sockets::make(context, directory.path(), &mut sockets)?;
     let cpu_floor = floor_here(directory.cpu_floor())?;
     let alone = context.members.is_empty() && context.fixed.ended.is_none();

@@ -20,6 +20,7 @@ use super::records::Records;
 use super::undo::Undo;
 use super::{Durability, Epoch, Ident, OpenFile, StoredFile};
 use std::path::{Path, PathBuf};
+use twinpage_os::messages;
 
 /// What a rollback did.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
@@ -32,6 +33,18 @@ pub struct RolledBack {
     pub moved: Vec<(Ident, Ident)>,
     /// Those of them that were gone. Their content is in the store, and not yet in them.
     pub empty: Vec<PathBuf>,
+}
+
+impl RolledBack {
+    /// Tells of files that were gone.
+    pub fn tell(&self) {
+        for path in &self.empty {
+            let path = path.display();
+            messages::tell(&format!(
+                "{path} was gone: it is made again, as it was at the checkpoint"
+            ));
+        }
+    }
 }
 
 /// Puts the program's files back to the checkpoint of epoch `durable`, whose context lists `open`, and whose store has
