@@ -369,10 +369,15 @@ pub fn skip_call(tid: Tid, result: i64) -> io::Result<()> {
 /// `ESRCH` when the thread is gone.
 pub fn begin_call_again(tid: Tid, call: &WatchedCall) -> io::Result<()> {
     let mut registers = registers(tid)?;
-    registers.orig_rax = NO_CALL;
-    registers.rax = call.number;
-    registers.rip -= SYSCALL_BYTES;
+    rewind(&mut registers, call.number);
     set_registers(tid, &registers)
+}
+
+/// Puts registers of a call that was entered back to before its instruction.
+pub fn rewind(registers: &mut Registers, number: u64) {
+    registers.orig_rax = NO_CALL;
+    registers.rax = number;
+    registers.rip -= SYSCALL_BYTES;
 }
 
 /// General registers. In a system call that was interrupted, `rax` is the kernel's own

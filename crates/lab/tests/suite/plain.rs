@@ -1,5 +1,5 @@
-//! A memory beside a plain model of a controller, which looks at every request in every cycle and knows nothing but the
-//! constraints: the one of Ramulator 2.1, written anew from its rules.
+//! A memory compared with a cycle-by-cycle model of Ramulator 2.1's controller: our own implementation of its
+//! scheduling rules and timing constraints.
 //!
 //! * A command of a request whose row was opened for it goes first, then a refresh, then the first request that is
 //!   ready, of those the one that came first (FR-FCFS). Nothing closes a row that was opened and not used.
@@ -320,8 +320,8 @@ impl Plain<'_> {
     }
 }
 
-/// The kinds of traffic that simulators are compared by: lines one after the other, lines anywhere, and such of which
-/// every other is written. A request every so many cycles, or as fast as they are taken.
+/// The kinds of traffic that simulators are compared by: sequential reads, random reads, and random lines with every other
+/// request a write. Requests come at a fixed interval in cycles; 0 saturates the memory.
 fn traffic(device: &Device, kind: &'static str, every: u64) -> impl Iterator<Item = Request> {
     let lines = device.bytes() / 64;
     let mut random = fastrand::Rng::with_seed(1);

@@ -146,6 +146,11 @@ impl Stopped {
         }
     }
 
+    /// Whether it sends nothing out of band, and makes no connection by sending.
+    fn sends_plain_bytes(&self) -> bool {
+        self.send_flags() & (libc::MSG_OOB | libc::MSG_FASTOPEN) == 0
+    }
+
     /// Whether a descendant makes it whose memory is the program's.
     fn shares_memory(&self) -> bool {
         matches!(

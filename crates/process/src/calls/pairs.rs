@@ -60,8 +60,7 @@ impl Program {
     }
 
     pub(super) fn before_send(&mut self, call: &Stopped) -> Decision {
-        let is_plain = call.send_flags() & (libc::MSG_OOB | libc::MSG_FASTOPEN) == 0;
-        if is_plain && self.caller.is_none() && self.goes_freely(call.int(0)) {
+        if call.sends_plain_bytes() && self.caller.is_none() && self.goes_freely(call.int(0)) {
             return Decision::Run;
         }
         if let Some(decision) = self.before_next_reply(call) {

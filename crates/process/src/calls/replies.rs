@@ -121,9 +121,8 @@ impl Program {
     /// bytes are as good as sent before that was known.
     pub(super) fn before_next_reply(&self, call: &Stopped) -> Option<Decision> {
         let outbox = self.sockets.holds()?;
-        let is_plain = matches!(call.name, "write" | "writev" | "sendto" | "sendmsg")
-            && call.send_flags() & (libc::MSG_OOB | libc::MSG_FASTOPEN) == 0;
-        if !is_plain || self.caller.is_some() {
+        let has_one_message = matches!(call.name, "write" | "writev" | "sendto" | "sendmsg");
+        if !has_one_message || !call.sends_plain_bytes() || self.caller.is_some() {
             return None;
         }
         let inode = self.descriptors.known_outside(call.int(0))?;

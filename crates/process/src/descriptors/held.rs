@@ -18,8 +18,7 @@ use twinpage_os::proc_file::field;
 use twinpage_os::remote::{self, Process};
 use twinpage_os::trace::Tid;
 
-/// Connections are ours as well while no more than one in so many of the descriptors that we may have is ours of the
-/// program's.
+/// The fraction of twinpage's own limit of descriptors, one in so many, up to which it duplicates the program's.
 const SHARE_OF_OURS: usize = 4;
 
 /// A look at what descriptors hold.
@@ -74,8 +73,8 @@ impl Descriptors {
         }
     }
 
-    /// Those of our connections to the outside that are made and of which no end is known, by one question for all. What
-    /// takes bytes is connected; a connection that takes none is looked at by itself.
+    /// Duplicated connections to the outside that are established, by one poll(2) for all: a socket that is writable and
+    /// not hung up. Every other connection needs a look of its own.
     fn calm_connections(&self) -> HashSet<i32> {
         let is_connection = |fd: &i32| matches!(self.list[fd].kind, DescriptorKind::Connection(_));
         let ours = (self.ours.iter()).filter(|(fd, _)| self.list.contains_key(fd) && is_connection(fd));
@@ -83,15 +82,14 @@ impl Descriptors {
             .map(|(fd, ours)| (*fd, PollFd::new(ours, PollFlags::OUT)))
             .unzip();
         if poll(&mut asked, Some(&Timespec::default())).is_err() {
-            return HashSet::new(); // a signal: each is looked at by itself
+            return HashSet::new(); // interrupted by a signal: every connection gets a look of its own
         }
         let answered = numbers.into_iter().zip(asked);
         let calm = answered.filter(|(_, asked)| asked.revents() == PollFlags::OUT);
         calm.map(|(fd, _)| fd).collect()
     }
 
-    /// From now on the program's connections to the outside are ours as well, as far as few of those we may open are
-    /// taken for it.
+    /// Duplicates the program's new connections to the outside, up to a fraction of twinpage's limit of descriptors.
     fn keep_connections(&mut self, process: &Process) {
         let is_new = |one: &&Descriptor| {
             let is_first = split(one.fd).0 == 0 && one.shares == one.fd;
@@ -104,7 +102,7 @@ impl Descriptors {
         let limit = remote::limit(0, libc::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft as usize);
         let room = (limit / SHARE_OF_OURS).saturating_sub(self.ours.len());
         for fd in new.into_iter().take(room) {
-            // What cannot be had is looked at by itself, and tells why.
+            // Without a duplicate the connection gets a look of its own, which reports the error.
             if let Ok(ours) = process.duplicate_fd(fd) {
                 self.ours.insert(fd, ours);
             }
@@ -302,9 +300,10 @@ impl Descriptors {
             DescriptorKind::Process => pidfds::held(owner.thread(), fd),
             DescriptorKind::Poll => {
                 let info = fdinfo(owner.thread(), fd)?;
-                let calm = self.calm_polls.borrow().get(&descriptor.fd).cloned();
-                if let Some(calm) = calm.filter(|calm| calm.info == info) {
-                    return Ok(Held::Watched(calm.watched));
+                if let Some(calm) = self.calm_polls.borrow().get(&descriptor.fd)
+                    && calm.info == info
+                {
+                    return Ok(Held::Watched(calm.watched.clone()));
                 }
                 let place = |number| self.place(at.process, number);
                 let (table, _) = split(descriptor.fd);
@@ -372,7 +371,7 @@ fn peek(end: OwnedFd) -> rustix::io::Result<Vec<Vec<u8>>> {
 /// through another open of it, which changes nothing: the program stands still.
 fn look_into_fifo(end: OwnedFd) -> rustix::io::Result<Held> {
     let mut asked = [PollFd::new(&end, PollFlags::IN)];
-    rustix::io::retry_on_intr(|| poll(&mut asked, Some(&rustix::time::Timespec::default())))?;
+    rustix::io::retry_on_intr(|| poll(&mut asked, Some(&Timespec::default())))?;
     let hung_up = asked[0].revents().contains(PollFlags::HUP);
     let writes_only = rustix::fs::fcntl_getfl(&end)? & OFlags::ACCMODE == OFlags::WRONLY;
     if rustix::io::ioctl_fionread(&end)? == 0 {

@@ -72,8 +72,8 @@ pub(super) struct Poll<'a> {
     pub(super) tid: Option<Tid>,
 }
 
-/// What a poll descriptor waits for, and the lines in `/proc/PID/fdinfo` that say the same as long as none of its numbers
-/// is closed or given anew.
+/// The interests of a poll descriptor, cached with its lines in `/proc/PID/fdinfo`. The same lines mean the same interests
+/// until one of its numbers is closed or reused.
 #[derive(Clone, Debug)]
 pub(super) struct Calm {
     pub(super) info: String,

@@ -349,9 +349,8 @@ fn step_back(tid: Tid) -> Result<()> {
     let stepped = begins.and_then(|begins| {
         let mut registers = trace::registers(tid)?;
         if begins {
-            registers.rax = registers.orig_rax;
-            registers.orig_rax = trace::NO_CALL;
-            registers.rip -= trace::SYSCALL_BYTES;
+            let number = registers.orig_rax;
+            trace::rewind(&mut registers, number);
         }
         trace::set_registers(tid, &registers)
     });

@@ -102,7 +102,7 @@ impl Court<'_> {
         }
     }
 
-    /// The ratio of software, with so many instructions for each access, to the dual page, of each workload.
+    /// The ratio of a software scheme to the dual page for each workload, at a given cost in instructions per access.
     fn over_dual_page(
         &self,
         workloads: &[usize],
