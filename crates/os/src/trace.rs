@@ -557,6 +557,16 @@ pub fn signal_info(tid: Tid) -> io::Result<SignalInfo> {
     Ok(info)
 }
 
+/// Whether a thread that stood still was killed meanwhile: it is gone, or on its way to its end, where it may have stopped
+/// once more (`PTRACE_EVENT_EXIT`) and can be looked at again.
+#[must_use]
+pub fn stands_no_longer(tid: Tid) -> bool {
+    match signal_info(tid) {
+        Ok(info) => info.code() >> 8 == EVENT_EXIT,
+        Err(error) => error.raw_os_error() == Some(libc::ESRCH),
+    }
+}
+
 /// Sets what a thread stopped for: a signal that it is let go with goes on as this one, if it has the same number.
 ///
 /// # Errors

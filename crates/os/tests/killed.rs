@@ -58,11 +58,18 @@ fn the_death_of_a_first_thread_is_told_before_the_others_are_waited_for() {
         trace::seize(tid).unwrap();
         trace::interrupt(tid).unwrap();
         assert!(matches!(next_of(tid), Status::Interrupted));
+        assert!(!trace::stands_no_longer(tid));
     }
     let ticker = Ticker::for_this_thread(ALARM).unwrap();
     ticker.set(Duration::from_millis(5), Duration::from_millis(5));
     process.kill().unwrap();
     for &tid in &threads {
+        // On its way, and at the stop before its end, which is not told yet.
+        assert!(trace::stands_no_longer(tid));
+        while trace::registers(tid).is_err() {
+            std::thread::yield_now();
+        }
+        assert!(trace::stands_no_longer(tid));
         assert!(matches!(next_of(tid), Status::Event(trace::EVENT_EXIT)));
         trace::go_on(tid, 0).unwrap();
     }

@@ -164,11 +164,13 @@ impl Setting {
             carried,
         };
         let mut program = Program::new(process, tids, memory, surroundings)?;
-        if let (true, Some(&tid)) = (self.writes_freely, tids.first()) {
-            program.write_freely_until_needed(tid)?;
+        let free = tids.first().filter(|_| self.writes_freely);
+        let writes = free.map_or(Ok(()), |&tid| program.write_freely_until_needed(tid));
+        let read = writes.and_then(|()| program.read_program());
+        match read {
+            Err(_) if program.stands_no_longer() => Err(Error::Killed),
+            read => read.map(|()| (program, witness)),
         }
-        program.read_program()?;
-        Ok((program, witness))
     }
 }
 
@@ -200,7 +202,7 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
     let streams = Stdio::run(stdio::RealStreams::current()?, stream_options(directory))?;
     let setting = Setting::new(directory, streams, 0, directory.cpu_floor(), true)?;
     let (program, witness) = match to_first_instruction(setting, command, directory, store.geometry()) {
-        Err(error) if error.is_gone() => return Err(launch::killed_before_it_began(libc::SIGKILL)),
+        Err(error) if error.is_kill() => return Err(launch::killed_before_it_began(libc::SIGKILL)),
         started => started?,
     };
     let ledger = Ledger::open(directory.path(), store.geometry());
@@ -210,7 +212,7 @@ fn begin(command: &Command, directory: &StateDir, store: Store, pace: Pace) -> R
 /// A new program, which has run nothing yet.
 ///
 /// # Errors
-/// Also one that is [`Error::is_gone`], when it was killed.
+/// Also one that is [`Error::is_kill`], when it was killed.
 fn to_first_instruction(
     setting: Setting,
     command: &Command,
@@ -294,15 +296,8 @@ fn go_on(
         &moved,
         &apart,
     );
-    let restored = match restored {
-        Err(error) if error.is_kill() => {
-            setting.notes.say(&Error::Killed.to_string());
-            return Ok(Summary {
-                ended: Some(Ending::Signal(libc::SIGKILL)),
-                ..Summary::default()
-            });
-        }
-        restored => restored?,
+    let Some(restored) = unless_killed(restored)? else {
+        return Ok(killed());
     };
     let took = |until: SystemTime| until.duration_since(started).unwrap_or_default().as_secs_f64() * 1e3;
     let loaded = Loaded {
@@ -311,13 +306,16 @@ fn go_on(
     };
     setting.sockets.lent = sockets.into_lent();
     let went_on = restored.went_on;
-    let (program, witness) = put_together(
+    let together = put_together(
         setting,
         captured,
         !apart.is_empty(),
         restored,
         directory.resume_signal(),
-    )?;
+    );
+    let Some((program, witness)) = unless_killed(together)? else {
+        return Ok(killed());
+    };
     let restore_ms = took(match loaded.waited {
         Some(_) => SystemTime::now(),
         None => went_on,
@@ -330,6 +328,25 @@ fn go_on(
         loaded: Some(loaded),
         ..summary
     })
+}
+
+/// A program, unless it was killed while it was made again. That is no error: the next resume makes it once more.
+fn unless_killed<T>(made: Result<T>) -> Result<Option<T>> {
+    match made {
+        Err(error) if error.is_kill() => {
+            messages::tell(&Error::Killed.to_string());
+            Ok(None)
+        }
+        made => made.map(Some),
+    }
+}
+
+/// The end of a program that was killed before it went on.
+fn killed() -> Summary {
+    Summary {
+        ended: Some(Ending::Signal(libc::SIGKILL)),
+        ..Summary::default()
+    }
 }
 
 /// A program that was made again, with its descendants, about to go on. The context is the captured one: its descriptors

@@ -2,7 +2,7 @@
 
 use super::job::Job;
 use super::members::plant;
-use super::{Program, State, ignore_gone, is_gone};
+use super::{Program, State, ignore_gone};
 use crate::error::{Error, Result};
 use crate::interrupted::{Calls, Unfinished};
 use crate::threads::{self, ThreadRegisters};
@@ -97,7 +97,7 @@ impl Program {
             descendant.process = Some(process);
         }
         match looked {
-            Err(_) if is_gone(&trace::registers(tid).map(drop)) => Ok(None),
+            Err(_) if trace::stands_no_longer(tid) => Ok(None),
             looked => looked.map(Some),
         }
     }

@@ -15,7 +15,7 @@ use super::job::Job;
 use super::place::Place;
 use super::rest::Rest;
 use super::slumber::Slumber;
-use super::{Program, group_of, is_gone};
+use super::{Program, group_of};
 use crate::clocks::Clocks;
 use crate::command_line::of_process;
 use crate::context::{self, MemberState, Tree};
@@ -320,7 +320,7 @@ impl Program {
     pub(super) fn killed_descendant(&self) -> Option<i32> {
         let stands = |state: State| matches!(state, State::Stopped | State::GroupStopped | State::Standing);
         let mut threads = self.descendants.threads().filter(|(.., state)| stands(*state));
-        let killed = threads.find(|(_, tid, _)| is_gone(&trace::registers(*tid).map(drop)));
+        let killed = threads.find(|(_, tid, _)| trace::stands_no_longer(*tid));
         killed.map(|(pid, ..)| pid)
     }
 

@@ -403,9 +403,9 @@ impl Program {
     }
 
     /// Whether a thread that stood still was killed.
-    fn stands_no_longer(&self) -> bool {
+    pub(crate) fn stands_no_longer(&self) -> bool {
         let mut threads = self.threads.iter();
-        threads.any(|thread| is_gone(&trace::registers(thread.tid).map(drop)))
+        threads.any(|thread| trace::stands_no_longer(thread.tid))
     }
 
     /// The process id, in its namespace.
