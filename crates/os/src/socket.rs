@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -9,6 +10,7 @@ use rustix::net::{
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// Makes a call until no signal interrupts it: even those that never wait take locks.
@@ -21,6 +23,21 @@ fn uninterrupted(mut call: impl FnMut() -> libc::ssize_t) -> io::Result<usize> {
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }
+    }
+}
+
+/// Connects a socket that waits for it, whatever interrupts the wait: connect(2), `EINTR`.
+///
+/// # Errors
+/// Why it cannot be connected.
+pub fn connect(fd: BorrowedFd<'_>, to: &SocketAddr) -> io::Result<()> {
+    match rustix::net::connect(fd, to) {
+        Err(Errno::INTR) => {
+            let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+            rustix::io::retry_on_intr(|| poll(&mut polled, None))?;
+            rustix::net::sockopt::socket_error(fd)?.map_err(io::Error::from)
+        }
+        connected => connected.map_err(io::Error::from),
     }
 }
 

@@ -167,7 +167,8 @@ pub fn listen(tid: Tid) -> io::Result<()> {
 
 /// Waits until `tid` (any tracee when -1) changes state. `None` when a signal handler of the
 /// tracer ran instead, or, with `block` false, when nothing happened yet. That a first thread is dead is told when a
-/// signal handler ran, and once more when all other threads have been waited for.
+/// signal handler ran, and once more when all other threads have been waited for: a wait for one thread needs an alarm
+/// that goes on ringing ([`Ticker`](crate::ticker::Ticker)).
 ///
 /// # Errors
 /// `ECHILD` when there is nothing left to wait for.

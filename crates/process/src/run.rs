@@ -27,7 +27,7 @@ use crate::syscalls;
 use crate::timers::Dues;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use twinpage_core::{Epoch, Geometry, Recovered, Scheme};
 use twinpage_os::Durability;
 use twinpage_os::cpuid::Level;
@@ -35,6 +35,7 @@ use twinpage_os::messages;
 use twinpage_os::remote::Process;
 use twinpage_os::seccomp::Filter;
 use twinpage_os::spawn;
+use twinpage_os::ticker::{ALARM, Ticker};
 use twinpage_os::user_signals;
 
 /// Runs `command` under twinpage, with its state in `state`, until it ends. Must be called while this
@@ -256,6 +257,7 @@ fn go_on(
         user_signals::end_on(&session::ENDING); // there is nothing to pass them on to
     }
     start_helpers()?;
+    let alarm = alarm_for_deaths()?;
     let held = inspect::decode_streams(captured)?;
     let (context, apart) = restore::side_by_side(captured);
     let context = &*context;
@@ -316,6 +318,7 @@ fn go_on(
     let Some((program, witness)) = unless_killed(together)? else {
         return Ok(killed());
     };
+    drop(alarm); // the session has its own
     let restore_ms = took(match loaded.waited {
         Some(_) => SystemTime::now(),
         None => went_on,
@@ -328,6 +331,15 @@ fn go_on(
         loaded: Some(loaded),
         ..summary
     })
+}
+
+/// While a program is made again its threads are waited for one by one. When it is killed, only an alarm ends the wait for
+/// the first of several threads: [`twinpage_os::trace::wait`]. Few restores are so long that it rings.
+fn alarm_for_deaths() -> Result<Ticker> {
+    let alarm = Ticker::for_this_thread(ALARM);
+    let alarm = alarm.map_err(|source| Error::target("cannot set an alarm", source))?;
+    alarm.set(Duration::from_secs(2), Duration::from_millis(100));
+    Ok(alarm)
 }
 
 /// A program, unless it was killed while it was made again. That is no error: the next resume makes it once more.

@@ -12,7 +12,7 @@ use twinpage_os::trace;
 
 use crate::support::campaign::oracle;
 use crate::support::process::{Victim, ended_before, kill, send, twinpage};
-use crate::support::program::named;
+use crate::support::program::{compile, named};
 use crate::support::state::{info, on_state, wait_until};
 use crate::support::{chance, say};
 
@@ -105,16 +105,13 @@ fn first_traced(child: &Child) -> i32 {
     }
 }
 
-/// A program is killed while it is restored: the earliest kill comes when its process exists and has none of its memory.
-#[test]
-fn a_program_is_killed_while_its_process_is_made() {
+/// A program is killed soon after each resume: the earliest kill comes when its process exists and has none of its memory.
+/// With `suspended` it is asked to end just before. It ends with the line "end" once there is a file `go` in its directory.
+fn killed_again_and_again(name: &str, suspended: bool, line: impl Fn(&Path) -> Vec<String>) {
     let (seed, scratch) = (seed(), tempfile::tempdir().expect("a scratch directory"));
-    let mut chance = chance(seed, "killed while it is made");
+    let mut chance = chance(seed, name);
     let (state, out) = (scratch.path().join("state"), scratch.path().join("out"));
-    let go = scratch.path().join("go");
-    let script = format!("until [ -e {} ]; do sleep 0.01; done; echo end", go.display());
-    let line = ["sh", "-c", &script].map(String::from);
-    let mut child = run(&state, &line, &out);
+    let mut child = run(&state, &line(scratch.path()), &out);
     wait_until("there is a checkpoint", || {
         info(&state)["epoch"].as_u64() > Some(1)
     });
@@ -124,15 +121,24 @@ fn a_program_is_killed_while_its_process_is_made() {
         let traced = first_traced(&child);
         let later = [0, chance.u64(0..100), chance.u64(0..20_000)][chance.usize(0..3)];
         std::thread::sleep(Duration::from_micros(later));
+        if suspended {
+            send(child.id() as i32, Signal::TERM);
+            std::thread::sleep(Duration::from_micros(chance.u64(0..20_000)));
+        }
         send(traced, Signal::KILL);
         wait_until("it is noticed that the program was killed", || {
             child.try_wait().expect("wait for twinpage").is_some()
         });
         let status = child.wait().expect("wait for twinpage");
-        let killed = Some(Signal::KILL.as_raw()); // twinpage ends as its program did
-        assert_eq!(status.signal(), killed, "round {round}; TWINPAGE_SEED={seed}");
+        // twinpage ends as its program did, or by what suspended it.
+        let is_expected = |signal| signal == Signal::KILL || suspended && signal == Signal::TERM;
+        let signal = status.signal().and_then(Signal::from_named_raw);
+        assert!(
+            signal.is_some_and(is_expected),
+            "round {round}; TWINPAGE_SEED={seed}: {status}"
+        );
     }
-    fs::write(go, "").expect("a file");
+    fs::write(scratch.path().join("go"), "").expect("a file");
     let status = resume(&state, &out).wait().expect("wait for twinpage");
     let printed = fs::read_to_string(&out).expect("the output");
     assert_eq!(
@@ -142,7 +148,36 @@ fn a_program_is_killed_while_its_process_is_made() {
     );
 }
 
-/// The same of one that is begun: it is told that it was killed, whatever twinpage was about to do with it.
+#[test]
+fn a_program_is_killed_while_its_process_is_made() {
+    killed_again_and_again("killed while it is made", false, |directory| {
+        let go = directory.join("go");
+        let script = format!("until [ -e {} ]; do sleep 0.01; done; echo end", go.display());
+        ["sh", "-c", &script].map(String::from).into()
+    });
+}
+
+/// All its threads but the first make calls all the time. The first is told of as dead after all others: nothing may wait
+/// for it alone.
+fn many_threads_are_killed(name: &str, suspended: bool) {
+    if let Some(binary) = compile("callers.c", &["-pthread"]) {
+        killed_again_and_again(name, suspended, |directory| {
+            vec![binary.clone(), directory.display().to_string()]
+        });
+    }
+}
+
+#[test]
+fn a_program_of_many_threads_is_killed_while_its_process_is_made() {
+    many_threads_are_killed("threads are killed", false);
+}
+
+#[test]
+fn a_program_of_many_threads_is_killed_while_it_is_suspended() {
+    many_threads_are_killed("threads are killed in a suspension", true);
+}
+
+/// A program is killed while it is begun: it is told that it was killed, whatever twinpage was about to do with it.
 #[test]
 fn a_program_is_killed_before_its_first_checkpoint() {
     let (seed, scratch) = (seed(), tempfile::tempdir().expect("a scratch directory"));

@@ -4,14 +4,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use twinpage_campaign::{either, seed};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::chance;
 use crate::support::process::{Victim, family, kill, name_of, twinpage};
-use crate::support::program::compile;
+use crate::support::program::{compile, python_with};
 use crate::support::state::wait_until;
 
 /// A directory with what a life of a program writes to.
@@ -254,6 +254,24 @@ fn a_killed_program_with_a_child_is_gone() {
         let status = child.wait().expect("wait for twinpage");
         assert!(!status.success(), "{status}: {}", place.read("stderr"));
     }
+}
+
+/// Clients of servers set the options of TCP on a Unix socket as well: it has none, and the kernel says so.
+#[test]
+fn an_option_that_a_unix_socket_lacks_is_refused_by_the_kernel_without_a_word() {
+    const SCRIPT: &str = "import socket
+try: socket.socketpair()[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+except OSError as error: print(error)";
+    let Some(python) = python_with("socket") else {
+        return;
+    };
+    let alone = Command::new(&python).args(["-c", SCRIPT]).output();
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let mut command = twinpage();
+    command.args(["run", "--state"]).arg(scratch.path().join("state"));
+    let out = command.args(["--", &python, "-c", SCRIPT]).output();
+    let [alone, out] = [alone, out].map(|output| output.expect("it starts"));
+    assert_eq!((out.stdout, out.stderr), (alone.stdout, alone.stderr));
 }
 
 /// Also as a user without rights, and on a machine with one node: twinpage answers them.

@@ -114,7 +114,7 @@ impl Program {
     }
 
     /// Whether the program has no thread left: it ends as soon as its main thread is told of.
-    fn awaits_end(&self) -> bool {
+    pub(super) fn awaits_end(&self) -> bool {
         self.threads.is_empty() && self.ending.is_none()
     }
 

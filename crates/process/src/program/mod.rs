@@ -381,7 +381,7 @@ impl Program {
         // A thread that stands still can be looked at, unless it was killed. One that runs cannot either way,
         // so all are asked to stand still first.
         if self.stop_all().is_ok_and(|stopped| stopped) {
-            while self.ending.is_none() && self.stands_no_longer() {
+            while self.stands_no_longer() || self.awaits_end() {
                 match trace::wait(-1, true) {
                     Ok(Some((tid, status))) => self.handle(tid, status)?,
                     Ok(None) => {}

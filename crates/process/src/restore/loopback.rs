@@ -13,7 +13,7 @@ use crate::loopback::End;
 use crate::sockets::{Socket, address_of, canonical, covers};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::net::{SocketType, acceptfrom, bind, connect, listen};
+use rustix::net::{SocketType, acceptfrom, bind, listen};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -128,7 +128,7 @@ fn join(
     let connect_from = |client: SocketAddr| {
         let fd = fresh(client, end)?;
         bind(&fd, &client)?;
-        connect(&fd, &to)?;
+        socket::connect(fd.as_fd(), &to)?;
         io::Result::Ok(fd)
     };
     let connected = match connect_from(client) {

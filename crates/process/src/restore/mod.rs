@@ -437,7 +437,7 @@ fn start_child(context: &Context, around: &Surroundings<'_>, sources: &files::So
     })
     .map_err(make)?;
     drop(ready_end);
-    let _ = ready.read(&mut [0]).map_err(make)?; // ends when the child closed its end
+    ready.read_to_end(&mut Vec::new()).map_err(make)?; // ends when the child closed its end
     if let Err(error) = launch::seize(pid) {
         // One that ended cannot be traced either: it says more.
         return Err(match trace::wait(pid, false).map_err(make)? {

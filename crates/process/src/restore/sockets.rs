@@ -132,7 +132,10 @@ fn connection(socket: &Socket, phase: Phase, resetter: &mut Option<Resetter>) ->
             Some(resetter) => resetter,
             none => none.insert(Resetter::new()?),
         };
-        connect(&fd, &reached_from(family(socket.address), resetter.address()?))?;
+        socket::connect(
+            fd.as_fd(),
+            &reached_from(family(socket.address), resetter.address()?),
+        )?;
         resetter.reset(fd.as_fd())?;
         if phase == (Phase::Over { error: false }) {
             socket::option(fd.as_fd(), libc::SO_ERROR)?; // reading tells it, and it is gone

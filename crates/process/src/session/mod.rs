@@ -585,7 +585,7 @@ impl<'a> Drive<'a> {
 
     /// Makes what the program did so far durable. It is killed then. False when that must wait.
     fn suspend(&mut self) -> Result<bool> {
-        self.alarm.set(Duration::ZERO, Duration::ZERO);
+        self.look_in(LONGEST_WAIT); // it rings on: nothing else ends the wait for a first thread that is killed
         self.settle()?;
         // Also of a program at rest: its clock may be far from its last checkpoint's.
         let hindrance = match self.checkpoint()? {
