@@ -7,6 +7,7 @@
 //!   was killed often enough may end in peace.
 
 use std::io::{PipeReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -52,6 +53,12 @@ pub(crate) fn oracle(line: &[String], stdin: Option<&str>) -> Oracle {
         .stdin(input(stdin).map_or(Stdio::null(), Stdio::from));
     let out = command.output().unwrap_or_else(|e| panic!("{}: {e}", line[0]));
     let took = from.elapsed();
+    assert!(
+        out.status.signal() != Some(rustix::process::Signal::ABORT.as_raw()),
+        "{}: alone it finds itself wrong: {}",
+        line[0],
+        String::from_utf8_lossy(&out.stderr)
+    );
     Oracle {
         stdout: out.stdout,
         status: out.status,
