@@ -122,13 +122,11 @@ impl Error {
     /// Whether an error of a restore means that the program was killed: a program that has not run cannot exit.
     #[must_use]
     pub fn is_kill(&self) -> bool {
-        matches!(self, Error::Killed) || self.is_gone()
-    }
-
-    /// Whether the error means that the program's process is gone.
-    #[must_use]
-    pub fn is_gone(&self) -> bool {
-        matches!(self, Error::Target { source, .. } if source.raw_os_error() == Some(libc::ESRCH))
+        match self {
+            Error::Killed => true,
+            Error::Target { source, .. } => source.raw_os_error() == Some(libc::ESRCH),
+            _ => false,
+        }
     }
 }
 

@@ -44,6 +44,26 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Whatever twinpage does for a call of theirs just then, the program goes on.
+#[test]
+fn children_are_killed_at_any_instant_by_their_parent() {
+    let Some(binary) = compile("killed_children.c", &["-pthread"]) else {
+        return;
+    };
+    let (seed, times) = (seed(), either(60, 3000));
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let work = scratch.path().join("work");
+    fs::create_dir(&work).expect("a directory");
+    let mut command = twinpage();
+    command.args(["run", "--every", "5ms", "--state"]);
+    command.arg(scratch.path().join("state")).arg("--");
+    command.args([binary, times.to_string(), seed.to_string()]);
+    let out = command.current_dir(work).output().expect("twinpage starts");
+    let told = (out.status.code(), text(&out.stdout), text(&out.stderr));
+    let expected = format!("{} children were killed\n", 3 * times);
+    assert_eq!(told, (Some(0), expected, String::new()), "TWINPAGE_SEED={seed}");
+}
+
 #[test]
 fn a_script_with_pipelines_subshells_waits_and_traps() {
     let script = "trap 'echo left; cat log | wc -l' EXIT; i=0

@@ -37,7 +37,7 @@ impl Program {
             "shmdt" => self.detach_segment(call),
             _ => self.control_segment(call, &user),
         };
-        self.unless_gone(call, answer)
+        self.or_no_memory(answer)
     }
 
     fn find_or_make_segment(&mut self, call: &Stopped, user: &Credentials) -> Result<Decision> {

@@ -115,16 +115,12 @@ impl Program {
             }
             Err(refused) => Ok(not_there(refused.raw_os_error().unwrap_or(libc::ENOMEM))),
         });
-        self.unless_gone(call, known)
+        self.or_no_memory(known)
     }
 
-    /// The answer to a call, unless the descendant that makes it was killed meanwhile.
-    pub(super) fn unless_gone(&mut self, call: &Stopped, answer: Result<Decision>) -> Result<Decision> {
+    /// What a descendant cannot have is refused to it as memory that is not there.
+    pub(super) fn or_no_memory(&self, answer: Result<Decision>) -> Result<Decision> {
         match answer {
-            Err(error) if self.caller.is_some() && error.is_gone() => {
-                self.killed_in_its_call(call.tid); // its end may have been told already
-                Ok(Decision::Run)
-            }
             Err(Error::Unsupported(_)) if self.caller.is_some() => Ok(not_there(libc::ENOMEM)),
             answer => answer,
         }

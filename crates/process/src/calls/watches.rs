@@ -17,7 +17,7 @@ impl Program {
             return Ok(Decision::Run); // the kernel will refuse it
         };
         let answer = self.have_watched(call, file, name);
-        self.unless_gone(call, answer)
+        self.or_no_memory(answer)
     }
 
     fn have_watched(&mut self, call: &Stopped, file: Ident, name: PathBuf) -> Result<Decision> {

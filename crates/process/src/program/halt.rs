@@ -182,24 +182,11 @@ impl Program {
         match trace::wait(-1, block) {
             Ok(Some((tid, status))) => {
                 let descendant = self.descendant_of(tid);
-                let of_descendant = descendant.is_some();
                 if let Some(pid) = descendant.filter(|pid| self.members.sleepers.pids.contains(pid)) {
                     self.members.disturb(pid);
                 }
-                match status {
-                    Status::Interrupted => {
-                        self.descendants.end_making(tid);
-                        if of_descendant {
-                            self.begin_descendant(tid)?;
-                        } else {
-                            self.know(tid)?;
-                        }
-                        self.set_state(tid, State::Stopped);
-                    }
-                    Status::GroupStop(_) => self.set_state(tid, State::GroupStopped),
-                    Status::Call => self.halt_at_call(tid)?,
-                    status => self.handle(tid, status)?,
-                }
+                let halted = self.halt_for(tid, status, descendant.is_some());
+                self.unless_descendant_was_killed(tid, halted)?;
             }
             Ok(None) if !block => return Ok(false),
             Ok(None) => {
@@ -210,6 +197,25 @@ impl Program {
             Err(source) => return Err(Error::target("cannot wait for the program", source)),
         }
         Ok(true)
+    }
+
+    /// A thread stopped while all are asked to.
+    fn halt_for(&mut self, tid: Tid, status: Status, of_descendant: bool) -> Result<()> {
+        match status {
+            Status::Interrupted => {
+                self.descendants.end_making(tid);
+                if of_descendant {
+                    self.begin_descendant(tid)?;
+                } else {
+                    self.know(tid)?;
+                }
+                self.set_state(tid, State::Stopped);
+            }
+            Status::GroupStop(_) => self.set_state(tid, State::GroupStopped),
+            Status::Call => self.halt_at_call(tid)?,
+            status => self.handle(tid, status)?,
+        }
+        Ok(())
     }
 
     /// Lets every thread that stands still go on.

@@ -11,7 +11,7 @@ use super::{Program, hide_processor, ignore_gone, is_gone, leave_exec};
 use crate::advice::AdviceInForce;
 use crate::context::Ending;
 use crate::descendants::{Described, Obstacle, State, process_of};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::interrupted::may_be_cut;
 use rustix::process::{Pid, Signal};
 use std::collections::BTreeSet;
@@ -145,6 +145,18 @@ impl Program {
     /// told of it once more is only met once more.
     pub(crate) fn killed_in_its_call(&mut self, tid: Tid) {
         self.end_descendant(tid, Ending::Signal(libc::SIGKILL));
+    }
+
+    /// What failed at a thread of a descendant that was killed meanwhile, as parents kill their children, is no error.
+    pub(super) fn unless_descendant_was_killed(&mut self, tid: Tid, handled: Result<()>) -> Result<()> {
+        let is_descendant = self.descendants.of_thread(tid).is_some();
+        match handled {
+            Err(Error::Target { .. }) if is_descendant && trace::stands_no_longer(tid) => {
+                self.killed_in_its_call(tid);
+                Ok(())
+            }
+            handled => handled,
+        }
     }
 
     /// A descendant is in its memory no longer. One that used that of its maker is tracked with it.
