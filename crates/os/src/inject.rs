@@ -249,7 +249,7 @@ pub fn is_planted(process: &Process) -> bool {
 }
 
 /// Maps the code in a stopped thread's process that does not have it yet, by borrowing the bytes at
-/// its instruction pointer for one mmap(2).
+/// its instruction pointer for one mmap(2); where other threads may run there, those of its first instruction.
 ///
 /// # Errors
 /// `EEXIST` when the program itself uses the addresses.
@@ -260,9 +260,11 @@ pub fn plant(process: &Process, tid: Tid) -> io::Result<()> {
 fn plant_code(process: &Process, tid: Tid) -> io::Result<()> {
     const SYSCALL_INT3: [u8; 8] = [0x0f, 0x05, 0xcc, 0x90, 0x90, 0x90, 0x90, 0x90];
     let saved = trace::registers(tid)?;
-    let original = process.read_u64(saved.rip)?;
-    process.write(saved.rip, &SYSCALL_INT3)?;
+    let borrowed = bytes_to_borrow(process, saved.rip)?;
+    let original = process.read_u64(borrowed)?;
+    process.write(borrowed, &SYSCALL_INT3)?;
     let mut registers = saved;
+    registers.rip = borrowed;
     registers.rax = libc::SYS_mmap as u64;
     registers.orig_rax = trace::NO_CALL;
     registers.rdi = HOME;
@@ -274,12 +276,31 @@ fn plant_code(process: &Process, tid: Tid) -> io::Result<()> {
     trace::set_registers(tid, &registers)?;
     run_to_trap(tid)?;
     let mapped = trace::registers(tid)?.rax;
-    process.write(saved.rip, &original.to_le_bytes())?;
+    process.write(borrowed, &original.to_le_bytes())?;
     trace::set_registers(tid, &saved)?;
     if mapped != HOME {
         return Err(io::Error::from_raw_os_error(-(mapped as i64) as i32));
     }
     process.write(HOME, code())
+}
+
+/// Where no other thread runs: they may return from the same system call, so that the bytes after it are theirs too. What
+/// is at a program's entry point ran before it had threads: getauxval(3), `AT_ENTRY`. Packed programs unmap it, and keep
+/// the risk.
+fn bytes_to_borrow(process: &Process, at: u64) -> io::Result<u64> {
+    let pid = process.pid();
+    if std::fs::read_dir(format!("/proc/{pid}/task"))?.count() == 1 {
+        return Ok(at);
+    }
+    let vector = std::fs::read(format!("/proc/{pid}/auxv"))?;
+    let words: Vec<u64> = vector
+        .chunks_exact(8)
+        .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
+        .collect();
+    let entry = words.chunks_exact(2).find(|pair| pair[0] == libc::AT_ENTRY);
+    entry
+        .map(|pair| pair[1])
+        .ok_or_else(|| io::Error::other("it has no entry point"))
 }
 
 const MAP_HERE: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;

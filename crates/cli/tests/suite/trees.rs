@@ -64,6 +64,27 @@ fn children_are_killed_at_any_instant_by_their_parent() {
     assert_eq!(told, (Some(0), expected, String::new()), "TWINPAGE_SEED={seed}");
 }
 
+/// The threads of a process that ends or executes a program die wherever they are, also where twinpage answers their
+/// calls; and twinpage's code comes into a process whose other threads run.
+#[test]
+fn a_program_of_threads_executes_and_ends_at_any_instant() {
+    let Some(binary) = compile("leaves.c", &["-pthread"]) else {
+        return;
+    };
+    let mut chance = chance(seed(), "leaves.c");
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    for turn in 0..either(5, 100) {
+        let seed = chance.u64(..);
+        let mut command = twinpage();
+        command.args(["run", "--every", "5ms", "--state"]);
+        command.arg(scratch.path().join(turn.to_string())).arg("--");
+        command.args([&binary, "8", &seed.to_string()]);
+        let out = command.current_dir(&scratch).output().expect("twinpage starts");
+        let told = (out.status.code(), text(&out.stderr));
+        assert_eq!(told, (Some(7), String::new()), "turn {turn}: leaves 8 {seed}");
+    }
+}
+
 #[test]
 fn a_script_with_pipelines_subshells_waits_and_traps() {
     let script = "trap 'echo left; cat log | wc -l' EXIT; i=0

@@ -186,7 +186,7 @@ impl Program {
                     self.members.disturb(pid);
                 }
                 let halted = self.halt_for(tid, status, descendant.is_some());
-                self.unless_descendant_was_killed(tid, halted)?;
+                self.unless_thread_was_killed(tid, halted)?;
             }
             Ok(None) if !block => return Ok(false),
             Ok(None) => {

@@ -437,7 +437,7 @@ impl Program {
     /// When the event cannot be handled; the program is then to be ended.
     pub fn handle(&mut self, tid: Tid, status: Status) -> Result<()> {
         let handled = self.handle_stop(tid, status);
-        let handled = self.unless_descendant_was_killed(tid, handled);
+        let handled = self.unless_thread_was_killed(tid, handled);
         if handled.is_err() {
             self.set_state(tid, State::Stopped); // it was not let go, and stops no second time
         }

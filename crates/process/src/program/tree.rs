@@ -147,12 +147,18 @@ impl Program {
         self.end_descendant(tid, Ending::Signal(libc::SIGKILL));
     }
 
-    /// What failed at a thread of a descendant that was killed meanwhile, as parents kill their children, is no error.
-    pub(super) fn unless_descendant_was_killed(&mut self, tid: Tid, handled: Result<()>) -> Result<()> {
-        let is_descendant = self.descendants.of_thread(tid).is_some();
+    /// What failed at a thread that was killed meanwhile is no error: parents kill their children, and the threads of a
+    /// process that ends or executes a program die wherever they are.
+    pub(super) fn unless_thread_was_killed(&mut self, tid: Tid, handled: Result<()>) -> Result<()> {
         match handled {
-            Err(Error::Target { .. }) if is_descendant && trace::stands_no_longer(tid) => {
-                self.killed_in_its_call(tid);
+            Err(Error::Target { .. }) if trace::stands_no_longer(tid) => {
+                if self.descendants.of_thread(tid).is_some() {
+                    self.killed_in_its_call(tid);
+                } else if tid == self.pid() {
+                    self.set_state(tid, State::Running); // how the program ended is still told
+                } else {
+                    self.gone(tid, Ending::Signal(libc::SIGKILL));
+                }
                 Ok(())
             }
             handled => handled,
