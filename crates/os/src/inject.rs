@@ -24,6 +24,7 @@
 use crate::remote::Process;
 use crate::trace::{self, Status, Tid};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 
 /// Where the code page is mapped in the target.
 pub const HOME: u64 = 0x2_0000;
@@ -260,7 +261,7 @@ pub fn plant(process: &Process, tid: Tid) -> io::Result<()> {
 fn plant_code(process: &Process, tid: Tid) -> io::Result<()> {
     const SYSCALL_INT3: [u8; 8] = [0x0f, 0x05, 0xcc, 0x90, 0x90, 0x90, 0x90, 0x90];
     let saved = trace::registers(tid)?;
-    let borrowed = bytes_to_borrow(process, saved.rip)?;
+    let borrowed = bytes_to_borrow(process, tid, saved.rip)?;
     let original = process.read_u64(borrowed)?;
     process.write(borrowed, &SYSCALL_INT3)?;
     let mut registers = saved;
@@ -285,22 +286,23 @@ fn plant_code(process: &Process, tid: Tid) -> io::Result<()> {
 }
 
 /// Where no other thread runs: they may return from the same system call, so that the bytes after it are theirs too. What
-/// is at a program's entry point ran before it had threads: getauxval(3), `AT_ENTRY`. Packed programs unmap it, and keep
-/// the risk.
-fn bytes_to_borrow(process: &Process, at: u64) -> io::Result<u64> {
-    let pid = process.pid();
-    if std::fs::read_dir(format!("/proc/{pid}/task"))?.count() == 1 {
-        return Ok(at);
+/// is at a program's entry point ran before it had threads: getauxval(3), `AT_ENTRY`. Where that is gone, as packed
+/// programs have it, or no file can be opened to find it, the risk stays.
+fn bytes_to_borrow(process: &Process, tid: Tid, at: u64) -> io::Result<u64> {
+    let links = std::fs::metadata(format!("/proc/{tid}/task"))?.nlink();
+    if links == 3 {
+        return Ok(at); // itself, its parent, one thread
     }
-    let vector = std::fs::read(format!("/proc/{pid}/auxv"))?;
+    let vector = std::fs::read(format!("/proc/{tid}/auxv")).unwrap_or_default();
     let words: Vec<u64> = vector
         .chunks_exact(8)
         .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
         .collect();
     let entry = words.chunks_exact(2).find(|pair| pair[0] == libc::AT_ENTRY);
-    entry
-        .map(|pair| pair[1])
-        .ok_or_else(|| io::Error::other("it has no entry point"))
+    let entry = entry.map(|pair| pair[1]);
+    Ok(entry
+        .filter(|entry| process.read_u64(*entry).is_ok())
+        .unwrap_or(at))
 }
 
 const MAP_HERE: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;

@@ -481,6 +481,8 @@ impl Program {
             Error::Unsupported(why) if self.descendants.any_lives() => Error::NotYet(why),
             error if !self.was_killed() && !self.stands_no_longer() => match self.killed_descendant() {
                 Some(pid) => Error::NotYet(format!("process {pid} ends")),
+                // One that sleeps is not stopped: it may be killed, and be gone, while it is looked at.
+                None if error.is_kill() => Error::NotYet("a process ends".into()),
                 None => error,
             },
             error => error,
