@@ -250,7 +250,7 @@ pub fn is_planted(process: &Process) -> bool {
 }
 
 /// Maps the code in a stopped thread's process that does not have it yet, by borrowing the bytes at
-/// its instruction pointer for one mmap(2); where other threads may run there, those of its first instruction.
+/// its instruction pointer for one mmap(2); in a process of several threads, those at its entry point.
 ///
 /// # Errors
 /// `EEXIST` when the program itself uses the addresses.
@@ -285,24 +285,24 @@ fn plant_code(process: &Process, tid: Tid) -> io::Result<()> {
     process.write(HOME, code())
 }
 
-/// Where no other thread runs: they may return from the same system call, so that the bytes after it are theirs too. What
-/// is at a program's entry point ran before it had threads: getauxval(3), `AT_ENTRY`. Where that is gone, as packed
-/// programs have it, or no file can be opened to find it, the risk stays.
+/// An address whose bytes no other thread executes. In a process of one thread that is its instruction pointer, `at`. In
+/// others several threads may return from the same system call, so the program's entry point is taken, which ran before
+/// there were threads (getauxval(3), `AT_ENTRY`). If it is unmapped, or no file can be opened to find it, `at` is used
+/// with that risk.
 fn bytes_to_borrow(process: &Process, tid: Tid, at: u64) -> io::Result<u64> {
     let links = std::fs::metadata(format!("/proc/{tid}/task"))?.nlink();
     if links == 3 {
-        return Ok(at); // itself, its parent, one thread
+        return Ok(at); // two links of any directory, and one thread
     }
     let vector = std::fs::read(format!("/proc/{tid}/auxv")).unwrap_or_default();
     let words: Vec<u64> = vector
         .chunks_exact(8)
         .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
         .collect();
-    let entry = words.chunks_exact(2).find(|pair| pair[0] == libc::AT_ENTRY);
-    let entry = entry.map(|pair| pair[1]);
-    Ok(entry
-        .filter(|entry| process.read_u64(*entry).is_ok())
-        .unwrap_or(at))
+    let mut entries = words.chunks_exact(2).filter(|pair| pair[0] == libc::AT_ENTRY);
+    let entry = entries.next().map(|pair| pair[1]);
+    let is_mapped = |entry: &u64| process.read_u64(*entry).is_ok();
+    Ok(entry.filter(is_mapped).unwrap_or(at))
 }
 
 const MAP_HERE: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;

@@ -558,8 +558,8 @@ pub fn signal_info(tid: Tid) -> io::Result<SignalInfo> {
     Ok(info)
 }
 
-/// Whether a thread that stood still was killed meanwhile: it is gone, or on its way to its end, where it may have stopped
-/// once more (`PTRACE_EVENT_EXIT`) and can be looked at again.
+/// Whether a thread that its tracer had stopped was killed since. It is gone, exiting, or stopped at its exit
+/// (`PTRACE_EVENT_EXIT`), where its registers can be read again.
 #[must_use]
 pub fn stands_no_longer(tid: Tid) -> bool {
     match signal_info(tid) {

@@ -64,7 +64,7 @@ fn the_death_of_a_first_thread_is_told_before_the_others_are_waited_for() {
     ticker.set(Duration::from_millis(5), Duration::from_millis(5));
     process.kill().unwrap();
     for &tid in &threads {
-        // On its way, and at the stop before its end, which is not told yet.
+        // Killed and exiting; then stopped at its exit, before wait has reported that stop.
         assert!(trace::stands_no_longer(tid));
         while trace::registers(tid).is_err() {
             std::thread::yield_now();

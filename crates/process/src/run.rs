@@ -333,8 +333,8 @@ fn go_on(
     })
 }
 
-/// While a program is made again its threads are waited for one by one. When it is killed, only an alarm ends the wait for
-/// the first of several threads: [`twinpage_os::trace::wait`]. Few restores are so long that it rings.
+/// The alarm of a restore, which waits for threads one by one. If the program is killed, only an alarm ends the wait for
+/// the first of several threads: [`twinpage_os::trace::wait`]. Most restores end before it rings.
 fn alarm_for_deaths() -> Result<Ticker> {
     let alarm = Ticker::for_this_thread(ALARM);
     let alarm = alarm.map_err(|source| Error::target("cannot set an alarm", source))?;

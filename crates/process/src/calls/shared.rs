@@ -118,7 +118,7 @@ impl Program {
         self.or_no_memory(known)
     }
 
-    /// What a descendant cannot have is refused to it as memory that is not there.
+    /// For a descendant, a mapping that cannot be captured fails as out of memory (`ENOMEM`).
     pub(super) fn or_no_memory(&self, answer: Result<Decision>) -> Result<Decision> {
         match answer {
             Err(Error::Unsupported(_)) if self.caller.is_some() => Ok(not_there(libc::ENOMEM)),

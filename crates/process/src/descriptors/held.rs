@@ -18,7 +18,7 @@ use twinpage_os::proc_file::field;
 use twinpage_os::remote::{self, Process};
 use twinpage_os::trace::Tid;
 
-/// The fraction of twinpage's own limit of descriptors, one in so many, up to which it duplicates the program's.
+/// The denominator of the share of twinpage's own descriptor limit that duplicates of the program's descriptors may use.
 const SHARE_OF_OURS: usize = 4;
 
 /// A look at what descriptors hold.

@@ -147,8 +147,8 @@ impl Program {
         self.end_descendant(tid, Ending::Signal(libc::SIGKILL));
     }
 
-    /// What failed at a thread that was killed meanwhile is no error: parents kill their children, and the threads of a
-    /// process that ends or executes a program die wherever they are.
+    /// Drops the error of handling a thread that was killed since it stopped. Parents kill their children, and a process
+    /// that exits or executes a program takes its other threads along, also inside of watched calls.
     pub(super) fn unless_thread_was_killed(&mut self, tid: Tid, handled: Result<()>) -> Result<()> {
         match handled {
             Err(Error::Target { .. }) if trace::stands_no_longer(tid) => {
