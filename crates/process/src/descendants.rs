@@ -11,6 +11,7 @@ use crate::advice::AdviceInForce;
 use crate::command_line::command_of;
 use crate::context::Ending;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Bound;
 use std::time::{Duration, Instant};
 use twinpage_os::proc_file::{self, field};
 use twinpage_os::remote::Process;
@@ -202,6 +203,12 @@ impl Descendants {
         self.threads
             .iter()
             .map(|(tid, thread)| (thread.pid, *tid, thread.state))
+    }
+
+    /// The thread with the lowest id above this one.
+    pub(crate) fn thread_after(&self, tid: Tid) -> Option<Tid> {
+        let mut above = self.threads.range((Bound::Excluded(tid), Bound::Unbounded));
+        above.next().map(|(next, _)| *next)
     }
 
     /// The threads of one, its first thread first.

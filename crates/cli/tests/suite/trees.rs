@@ -85,6 +85,27 @@ fn a_program_of_threads_executes_and_ends_at_any_instant() {
     }
 }
 
+/// The kernel tells of the newest thread first. The older ones of many that make calls without end are answered as well.
+#[test]
+fn each_of_many_threads_that_call_gets_its_turn() {
+    let Some(binary) = compile("turns.c", &["-pthread"]) else {
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let mut command = twinpage();
+    command.args(["run", "--state"]);
+    command.arg(scratch.path().join("state")).arg("--").arg(binary);
+    let out = command.output().expect("twinpage starts");
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let fewest: u32 = text(&out.stdout)
+        .lines()
+        .next()
+        .expect("a line")
+        .parse()
+        .expect("a number");
+    assert!(fewest > 20, "a thread was answered {fewest}% as often as another");
+}
+
 #[test]
 fn a_script_with_pipelines_subshells_waits_and_traps() {
     let script = "trap 'echo left; cat log | wc -l' EXIT; i=0

@@ -29,6 +29,7 @@ mod slumber;
 mod standing;
 mod told;
 mod tree;
+mod turns;
 
 use job::Job;
 use members::Members;
@@ -145,6 +146,8 @@ pub struct Program {
     processor: SharedProcessor,
     /// Whether it stands still after a capture, until [`Program::release`]; and whether that one is durable.
     held: Option<bool>,
+    /// The thread that was asked for by its id last: see `turns.rs`.
+    turn: Tid,
     /// What threads stopped for before the first of them went on.
     unanswered: Vec<(Tid, Status)>,
     /// Whether its writes do not stop yet.
@@ -280,6 +283,7 @@ impl Program {
             job: Job::Runs,
             processor: SharedProcessor::NONE,
             held: None,
+            turn: 0,
             unanswered,
             spare: Vec::new(),
             early_us: 0.0,

@@ -348,7 +348,7 @@ impl<'a> Drive<'a> {
 
     /// Handles the next stop of the program; `waits` for one, or for the alarm. True when there was one.
     fn answer(&mut self, waits: bool) -> Result<bool> {
-        match trace::wait(-1, waits) {
+        match self.program.next_stop(waits) {
             Ok(Some((tid, status))) => {
                 let began = Instant::now();
                 self.program.handle(tid, status)?;
