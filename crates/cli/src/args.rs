@@ -195,7 +195,7 @@ pub(crate) struct Prove {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) pace: PaceArguments,
-    /// Where the checkpoints are kept: a new or empty directory
+    /// Where the checkpoints are kept: a new or empty directory, or one whose program was killed before its first checkpoint
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
     /// What a checkpoint survives: the machine's death (disk, dax) or the program's only (memory)

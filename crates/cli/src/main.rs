@@ -25,6 +25,7 @@ use twinpage_os::messages;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    twinpage_os::signals::fail_at_file_limits();
     // A program's end of its output is that program's to feel.
     let forwards = match &arguments.command {
         Command::Run(run) => !run.explain,

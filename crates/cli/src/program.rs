@@ -11,9 +11,9 @@ use twinpage_os::{messages, namespaces, signals, user_signals};
 use twinpage_process::attach::{self, Begun, Left, Side};
 use twinpage_process::context::Ending;
 use twinpage_process::launch::Command;
-use twinpage_process::run;
 use twinpage_process::session::Summary;
 use twinpage_process::state::{Choices, make_directory};
+use twinpage_process::{resume, run};
 
 pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
     if arguments.explain {
@@ -65,7 +65,7 @@ pub(crate) fn resume(arguments: Resume) -> Result<ExitCode, String> {
     {
         return Ok(code);
     }
-    let summary = run::resume(&arguments.state, arguments.at, pace)?;
+    let summary = resume::resume(&arguments.state, arguments.at, pace)?;
     finish(&summary, &arguments.pace, &arguments.state)
 }
 

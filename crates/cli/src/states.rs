@@ -239,7 +239,12 @@ fn find(places: &[PathBuf]) -> Result<Vec<State>, String> {
         let mut inside: Vec<PathBuf> = match std::fs::read_dir(place) {
             Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && own_place(place) => Vec::new(),
-            Err(error) => return Err(format!("cannot list {}: {error}", place.display())),
+            Err(error) => {
+                let place = place.display();
+                return Err(format!(
+                    "cannot list {place}: {error}; name a state, or a directory of states"
+                ));
+            }
         };
         inside.sort();
         found.extend(inside.iter().filter_map(|path| State::at(path)));

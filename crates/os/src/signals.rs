@@ -29,6 +29,19 @@ pub fn end_when_nobody_reads() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
+/// A write past the limit of file sizes fails with `EFBIG` and does not end this process, unless it was asked to ignore
+/// SIGXFSZ anyway: setrlimit(2). A program that it executes has the default action again.
+pub fn fail_at_file_limits() {
+    extern "C" fn write_fails(_signal: c_int) {}
+    let handler = write_fails as extern "C" fn(c_int);
+    // SAFETY: the handler does nothing.
+    unsafe {
+        if libc::signal(libc::SIGXFSZ, handler as libc::sighandler_t) == libc::SIG_IGN {
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        }
+    }
+}
+
 /// Calls `make` with every signal blocked, pthread_sigmask(3): a thread it starts has none delivered.
 pub fn with_signals_blocked<T>(make: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::uninit();

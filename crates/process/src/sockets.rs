@@ -137,12 +137,6 @@ pub fn protocol(fd: BorrowedFd<'_>) -> Option<Protocol> {
     }
 }
 
-/// Whether it asks the kernel for addresses and interfaces: rtnetlink(7).
-#[must_use]
-pub fn is_netlink(fd: BorrowedFd<'_>) -> bool {
-    socket::option(fd, libc::SO_DOMAIN).is_ok_and(|value| number(&value) == libc::AF_NETLINK)
-}
-
 /// The options of UDP sockets that a program may set, and those of them that IPv6 alone has.
 const OF_UDP: [(i32, i32); 11] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
@@ -282,7 +276,8 @@ impl Sockets {
 }
 
 /// The number that the bytes of an option are; 0 if they are fewer.
-fn number(value: &[u8]) -> i32 {
+#[must_use]
+pub fn number(value: &[u8]) -> i32 {
     i32::from_ne_bytes(value.first_chunk().copied().unwrap_or_default())
 }
 

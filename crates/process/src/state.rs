@@ -12,7 +12,7 @@
 //! * The directory is locked by whoever runs the program in it.
 //! * `kind` is written last when a state is made, so a directory with one is complete.
 
-use crate::copy::sync;
+use crate::copy::{OLDER, sync};
 use crate::error::{Error, Result};
 use crate::going_back;
 use crate::sockets::Replies;
@@ -98,40 +98,27 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// Makes a new state in `path`, which is empty or does not exist yet.
+    /// Makes a new state in `path`, which does not exist, is empty, or has a state without a checkpoint: that one's
+    /// program has nothing to go on from.
     ///
     /// # Errors
-    /// When there is a state already, or the directory cannot be written.
+    /// When there is a state already, or the directory cannot be written: nothing is left in it then, so that it can be
+    /// tried again.
     pub fn create(path: &Path, durability: Durability, choices: Choices) -> Result<(StateDir, Store)> {
         make_directory(path)?;
         let lock = lock(path)?;
-        let mut entries = fs::read_dir(path).map_err(Error::file("cannot list", path))?;
-        if entries.next().is_some() {
-            return Err(Error::State(format!(
-                "{} is not empty: to go on with the program in it, use twinpage resume; to begin anew, remove it or name another with --state",
-                path.display()
-            )));
+        if !entries(path)?.is_empty() {
+            if !lacks_checkpoint(path) {
+                return Err(Error::State(format!(
+                    "{} is not empty: to go on with the program in it, use twinpage resume; to begin anew, remove it or name another with --state",
+                    path.display()
+                )));
+            }
+            clear(path)?;
         }
-        let medium = AnyMedium::create(path.join("store"), durability)?;
-        let (version, scheme) = form_for(&medium);
-        let store = Store::create(scheme, medium, &Setup::new(Geometry::MEMORY))?;
-        // Whether a file lies on persistent memory is found again by looking, also where it was moved.
-        let name = if durability.outlives_machine() {
-            "disk"
-        } else {
-            "memory"
-        };
-        let kind = KindFile {
-            kind: PROGRAM.into(),
-            version,
-            durability: name.into(),
-            replies: choices.replies,
-            resume_signal: choices.resume_signal,
-            network: choices.network,
-            cpu_floor: choices.cpu_floor.map(|level| level.name().to_owned()),
-        };
-        write_synced(&path.join("kind"), &serde_json::to_vec(&kind).unwrap_or_default())?;
-        sync(path)?;
+        let store = begin(path, durability, choices).inspect_err(|_| {
+            let _ = clear(path); // the first error is told
+        })?;
         let path = path.canonicalize().map_err(Error::file("cannot find", path))?;
         Ok((
             StateDir {
@@ -227,6 +214,58 @@ pub fn make_directory(path: &Path) -> Result<()> {
             Err(Error::File { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {}
             done => done?,
         }
+    }
+    Ok(())
+}
+
+/// What a new state begins with, in an empty directory.
+fn begin(path: &Path, durability: Durability, choices: Choices) -> Result<Store> {
+    let medium = AnyMedium::create(path.join("store"), durability)?;
+    let (version, scheme) = form_for(&medium);
+    let store = Store::create(scheme, medium, &Setup::new(Geometry::MEMORY))?;
+    // Whether a file lies on persistent memory is found again by looking, also where it was moved.
+    let name = if durability.outlives_machine() {
+        "disk"
+    } else {
+        "memory"
+    };
+    let kind = KindFile {
+        kind: PROGRAM.into(),
+        version,
+        durability: name.into(),
+        replies: choices.replies,
+        resume_signal: choices.resume_signal,
+        network: choices.network,
+        cpu_floor: choices.cpu_floor.map(|level| level.name().to_owned()),
+    };
+    write_synced(&path.join("kind"), &serde_json::to_vec(&kind).unwrap_or_default())?;
+    sync(path)?;
+    Ok(store)
+}
+
+/// Whether the program of the state in `path` was killed before its first checkpoint.
+fn lacks_checkpoint(path: &Path) -> bool {
+    let recovered = Kind::read(path).and_then(|kind| {
+        let medium = AnyMedium::open(path.join("store"), kind.durability, Access::ReadOnly)?;
+        Ok(Store::recover(medium)?.1)
+    });
+    recovered.is_ok_and(|recovered| recovered.epoch == 0) && !path.join(OLDER).exists()
+}
+
+fn entries(directory: &Path) -> Result<Vec<fs::DirEntry>> {
+    let entries = fs::read_dir(directory).and_then(Iterator::collect);
+    entries.map_err(Error::file("cannot list", directory))
+}
+
+/// Removes all that is in a directory.
+fn clear(directory: &Path) -> Result<()> {
+    for entry in entries(directory)? {
+        let path = entry.path();
+        let removed = match entry.file_type() {
+            Ok(kind) if kind.is_dir() => fs::remove_dir_all(&path),
+            _ => fs::remove_file(&path),
+        };
+        removed.map_err(Error::file("cannot remove", &path))?;
     }
     Ok(())
 }

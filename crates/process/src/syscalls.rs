@@ -328,7 +328,10 @@ const KEYRING: Policy = refuse(
     "keys that the kernel keeps live outside the program; give them in a file or in the environment",
 );
 const IDENTITIES: Policy = Watched(Watch::Identity);
-const SYSTEM: Policy = refuse(libc::EPERM, "a change to the whole system cannot be taken back");
+const SYSTEM: Policy = refuse(
+    libc::EPERM,
+    "a change of the system, or of the namespaces or the root directory of a process, cannot be taken back",
+);
 const RINGS: Policy = do_without(
     libc::ENOSYS,
     "the kernel works on the program's memory behind its back; most programs fall back to ordinary reads and writes by themselves",

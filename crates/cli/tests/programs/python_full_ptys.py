@@ -40,7 +40,8 @@ def drain(fds):
                 idle = 0
             except OSError as error:
                 assert error.errno == errno.EAGAIN, error
-        time.sleep(0.002)
+        if idle:
+            time.sleep(0.002)
     for fd in fds:
         may_wait(fd, True)
     return found

@@ -200,6 +200,56 @@ fn a_state_that_is_taken() {
     );
 }
 
+/// Its program has nothing to go on from, so that another begins in its place.
+#[test]
+fn a_state_without_a_checkpoint() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let state = scratch.path().join("state");
+    loop {
+        let mut command = twinpage();
+        command.args(["run", "--state"]).arg(&state);
+        let mut child = command
+            .args(["--", "sleep", "9"])
+            .spawn()
+            .expect("twinpage starts");
+        wait_until("there is a state", || state.join("kind").exists());
+        kill(&mut child, Victim::Tree, &mut fastrand::Rng::with_seed(1));
+        let said = String::from_utf8_lossy(&on_state(&["check"], &state).stdout).into_owned();
+        if said.contains("without a checkpoint") {
+            break;
+        }
+        fs::remove_dir_all(&state).expect("it is gone"); // the kill came late
+    }
+    let said = refused_in_order("resume", &on_state(&["resume"], &state));
+    assert!(said.contains("start it again with twinpage run"), "{said}");
+    let out = run(&state, &["--", "echo", "begun"]);
+    assert_eq!(
+        (out.status.code(), &out.stdout[..]),
+        (Some(0), &b"begun\n"[..]),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+}
+
+/// Where a state cannot be made nothing is left of it: the same can be tried again.
+#[test]
+fn a_state_for_which_files_may_not_be_large_enough() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let state = scratch.path().join("state");
+    let tool = twinpage();
+    let mut limited = Command::new("bash");
+    limited.args(["-c", "ulimit -f 100; exec \"$@\"", "bash"]);
+    limited.arg(tool.get_program()).args(tool.get_args());
+    limited
+        .args(["run", "--state"])
+        .arg(&state)
+        .args(["--", "echo", "begun"]);
+    let said = refused_in_order("run", &limited.output().expect("bash"));
+    assert!(said.contains("ulimit -f"), "{said}");
+    let out = run(&state, &["--", "echo", "begun"]);
+    assert_eq!(out.stdout, b"begun\n", "{}", String::from_utf8_lossy(&out.stderr));
+}
+
 #[test]
 fn a_state_in_use() {
     let scratch = tempfile::tempdir().expect("a scratch directory");

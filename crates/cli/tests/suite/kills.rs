@@ -374,6 +374,11 @@ fn python_with_messages_among_its_processes() {
 }
 
 #[test]
+fn python_with_questions_for_interfaces() {
+    survives("python_netlink.py");
+}
+
+#[test]
 fn sqlite_in_c() {
     survives("c_sqlite.c");
 }

@@ -5,9 +5,10 @@ use super::replies::heads;
 use super::{Decision, Stopped, do_without, fail};
 use crate::error::{Error, Result};
 use crate::message::Head;
+use crate::netlink::{self, is_netlink};
 use crate::pairs::{self, OPTIONS};
 use crate::program::Program;
-use crate::sockets::{Protocol, Replies, is_netlink, protocol};
+use crate::sockets::{Protocol, Replies, protocol};
 use crate::unix_sockets::{is_unix, leads_outside};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -103,7 +104,8 @@ impl Program {
     }
 
     /// The kernel is asked for addresses or interfaces; what would change them is refused. See rtnetlink(7).
-    pub(super) fn before_question(&self, call: &Stopped) -> Decision {
+    pub(super) fn before_question(&mut self, call: &Stopped) -> Decision {
+        self.touch_netlink(call); // perhaps it gets its address now
         let a = call.arguments;
         let messages: io::Result<Vec<Option<Vec<u8>>>> = match call.name {
             "sendto" | "write" => self.gathered([(a[1], a[2])]).map(|message| vec![message]),
@@ -248,24 +250,29 @@ impl Program {
         if let Some(protocol) = protocol(ours.as_fd()) {
             return self.before_outside_option(call, &ours, protocol);
         }
-        if call.int(1) == libc::SOL_SOCKET && OPTIONS.contains(&call.int(2)) {
+        let [level, name] = [1, 2].map(|index| call.int(index));
+        if is_netlink(ours.as_fd()) {
+            self.touch_netlink(call);
+            return match netlink::may_set(level, name) {
+                true => Decision::Run,
+                false => do_without(libc::ENOPROTOOPT, no_option(level, name)),
+            };
+        }
+        if level == libc::SOL_SOCKET && OPTIONS.contains(&name) {
             if self.caller.is_none() {
                 self.descriptors.touch_file_of(&self.process, call.int(0));
             }
             return Decision::Run;
         }
-        if call.int(1) != libc::SOL_SOCKET && is_unix(ours.as_fd()) {
+        if level != libc::SOL_SOCKET && is_unix(ours.as_fd()) {
             return Decision::Run; // it has no others: the kernel will refuse it
         }
-        fail(
-            libc::ENOPROTOOPT,
-            format!(
-                "socket option {} of level {} is not captured; the program can go on without it",
-                call.int(2),
-                call.int(1)
-            ),
-        )
+        fail(libc::ENOPROTOOPT, no_option(level, name))
     }
+}
+
+pub(super) fn no_option(level: i32, name: i32) -> String {
+    format!("socket option {name} of level {level} is not captured; the program can go on without it")
 }
 
 /// Buffers of a message, writev(2).

@@ -4,13 +4,15 @@
 //!
 //! * Who listens at a name or a port is looked up before a connect(2): a connection to another program is never made.
 
+use super::pairs::no_option;
 use super::within::{FAMILY_BYTES, internet_address, path_of};
 use super::{Decision, Stopped, do_without, fail};
 use crate::error::{Error, Result};
 use crate::files::{Change, New, PathAt};
 use crate::loopback;
+use crate::netlink::is_netlink;
 use crate::program::Program;
-use crate::sockets::{Protocol, Replies, is_netlink, may_set, protocol};
+use crate::sockets::{Protocol, Replies, may_set, protocol};
 use crate::syscalls::{OUTSIDE, SO_PEERPIDFD};
 use crate::unix_sockets::is_unix;
 use std::os::fd::{AsFd, OwnedFd};
@@ -117,6 +119,7 @@ impl Program {
         };
         let protocol = protocol(ours.as_fd());
         if is_netlink(ours.as_fd()) {
+            self.touch_netlink(call);
             return Ok(Decision::Run);
         }
         if protocol.is_none() && !is_unix(ours.as_fd()) {
@@ -149,6 +152,13 @@ impl Program {
             return self.before_bind(call);
         }
         Ok(Decision::Run)
+    }
+
+    /// A call is about to change what is known of a socket of netlink(7). All that is a descendant's is looked at anyway.
+    pub(super) fn touch_netlink(&mut self, call: &Stopped) {
+        if self.caller.is_none() {
+            self.descriptors.touch_open_file_of(&self.process, call.int(0));
+        }
     }
 
     /// bind(2) of a Unix socket: it makes a file if its name is one.
@@ -200,12 +210,7 @@ impl Program {
     ) -> Decision {
         let [level, name] = [1, 2].map(|index| call.int(index));
         if !may_set(protocol, level, name) {
-            return do_without(
-                libc::ENOPROTOOPT,
-                format!(
-                    "socket option {name} of level {level} is not captured; the program can go on without it"
-                ),
-            );
+            return do_without(libc::ENOPROTOOPT, no_option(level, name));
         }
         if self.caller.is_none() {
             self.descriptors.touch_open_file_of(&self.process, call.int(0));

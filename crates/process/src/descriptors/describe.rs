@@ -4,6 +4,7 @@ use super::{Descriptor, DescriptorKind, Lock, LockKind, Notice, OWN_TERMINAL, fd
 use crate::error::{Error, Result};
 use crate::files::{Ident, Recorder};
 use crate::kernel::GoneDirectory;
+use crate::netlink::{self, Netlink};
 use crate::objects::{Known, Objects};
 use crate::pairs::Pairs;
 use crate::ptys;
@@ -211,10 +212,9 @@ fn kind_of(fd: i32, path: PathBuf, stat: &Stat, ours: &OwnedFd, info: &str) -> R
             inode: stat.st_ino,
             capacity: rustix::pipe::fcntl_getpipe_size(ours).unwrap_or(65536) as u32,
         },
-        FileType::Socket if sockets::is_netlink(ours.as_fd()) => {
-            return Err(Error::NotYet(format!(
-                "descriptor {fd} asks the kernel for addresses and interfaces (netlink)"
-            )));
+        FileType::Socket if netlink::is_netlink(ours.as_fd()) => {
+            let look = |source| Error::target(format!("cannot look at socket {fd}"), source);
+            DescriptorKind::Netlink(Netlink::of(ours.as_fd()).map_err(look)?)
         }
         FileType::Socket => {
             return Err(unsupported(

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::files::{Ident, link_of};
 use crate::layout::is_marked_gone;
 use crate::sockets::{self, Phase, Replies};
-use crate::{datagrams, loopback, pairs, ptys, unix_sockets};
+use crate::{datagrams, loopback, netlink, pairs, ptys, unix_sockets};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, SeekFrom, Stat};
 use std::collections::{BTreeSet, HashSet};
@@ -289,6 +289,7 @@ impl Descriptors {
             DescriptorKind::Connection(_) => self.connection(at, owner, descriptor),
             DescriptorKind::Unix(named) if named.kind == libc::SOCK_DGRAM => messages(owner, fd),
             DescriptorKind::Datagrams { .. } => messages(owner, fd),
+            DescriptorKind::Netlink(_) => answers(owner, fd),
             DescriptorKind::Master { number } => self.terminal(owner, fd, *number),
             DescriptorKind::Terminal { number } => self.check_master(owner, fd, *number),
             DescriptorKind::Fifo { .. } => {
@@ -338,6 +339,18 @@ fn messages(owner: &Process, fd: i32) -> Result<Held> {
         true => Held::Nothing,
         false => Held::Messages(messages),
     })
+}
+
+/// What the kernel answered is read before a checkpoint.
+fn answers(owner: &Process, fd: i32) -> Result<Held> {
+    let look = |source| Error::target(format!("cannot look into socket {fd}"), source);
+    let ours = owner.duplicate_fd(fd).map_err(look)?;
+    match netlink::is_empty(ours.as_fd()).map_err(look)? {
+        true => Ok(Held::Nothing),
+        false => Err(Error::NotYet(format!(
+            "descriptor {fd} has answers of the kernel about addresses and interfaces (netlink) that were not read"
+        ))),
+    }
 }
 
 /// A copy of what is in a pipe, in the pieces that reads give: one, or a packet each (pipe(2), `O_DIRECT`).

@@ -30,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::kernel::GoneDirectory;
 use crate::loopback;
+use crate::netlink::Netlink;
 use crate::objects::Id;
 use crate::pairs::{End, Queue};
 use crate::ptys;
@@ -160,6 +161,8 @@ pub enum DescriptorKind {
     },
     /// pidfd_open(2).
     Process,
+    /// A socket of netlink(7).
+    Netlink(Netlink),
 }
 
 impl DescriptorKind {

@@ -646,8 +646,7 @@ fn ignore_gone(result: std::io::Result<()>) -> Result<()> {
 pub(crate) fn plant_and_track(process: &Process, tid: Tid, cpu_floor: Option<Level>) -> Result<Tracker> {
     leave_exec(tid)
         .map_err(|source| Error::target("cannot bring the program to its first instruction", source))?;
-    inject::plant(process, tid)
-        .map_err(|source| Error::target("cannot place code in the program", source))?;
+    inject::plant(process, tid).map_err(not_planted)?;
     if cpu_floor.is_some() {
         hide_processor(process, tid)?;
     }
@@ -655,6 +654,17 @@ pub(crate) fn plant_and_track(process: &Process, tid: Tid, cpu_floor: Option<Lev
 }
 
 /// From now on a process and all that it makes are told by its tracer what the processor is.
+fn not_planted(source: std::io::Error) -> Error {
+    if source.kind() != std::io::ErrorKind::AlreadyExists {
+        return Error::target("cannot place code in the program", source);
+    }
+    Error::Unsupported(format!(
+        "it has memory of its own between the addresses {:#x} and {:#x}, which twinpage needs; programs linked to so low addresses (GNU Common Lisp) are not supported",
+        inject::HOME,
+        inject::END
+    ))
+}
+
 fn hide_processor(process: &Process, tid: Tid) -> Result<()> {
     cpuid::set_off_in(process, tid)
         .map_err(|source| Error::target("cannot turn cpuid off for a process", source))

@@ -416,6 +416,7 @@ impl Opener<'_> {
                 DescriptorKind::Listener { .. }
                 | DescriptorKind::Connection(_)
                 | DescriptorKind::Datagrams { .. }
+                | DescriptorKind::Netlink(_)
                 | DescriptorKind::Unix(_),
                 _,
             ) => match self.sockets.open.get(&descriptor.fd) {

@@ -4,7 +4,7 @@
 use super::loopback;
 use super::made_sockets::{MadeSockets, family, new, reached_from, set_options};
 use crate::context::Context;
-use crate::descriptors::{DescriptorKind, Held};
+use crate::descriptors::{Descriptor, DescriptorKind, Held};
 use crate::error::{Error, Result};
 use crate::sockets::{Address, Phase, Socket};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -14,6 +14,8 @@ use std::collections::HashSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 use twinpage_os::reset::Resetter;
 use twinpage_os::socket;
 
@@ -34,14 +36,22 @@ pub fn make(context: &Context) -> Result<MadeSockets> {
         if let DescriptorKind::Datagrams { socket, peer } = &descriptor.kind {
             made.open.insert(descriptor.fd, datagrams(socket, *peer)?);
         }
+        if let DescriptorKind::Netlink(netlink) = &descriptor.kind {
+            let same = once_free(PATIENCE_FOR_ANSWERS, || netlink.again(true));
+            let fd = match same {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => netlink.again(false),
+                made => made,
+            };
+            let fd = fd.map_err(|source| cannot_make(descriptor, source))?;
+            made.open.insert(descriptor.fd, fd);
+        }
     }
     loopback::make(context, &mut made)?;
     let mut resetter = None;
     for (descriptor, held) in all() {
         if let (DescriptorKind::Connection(socket), Held::Connection(phase)) = (&descriptor.kind, held) {
-            let fd = connection(socket, *phase, &mut resetter).map_err(|source| {
-                Error::target(format!("cannot make socket {} again", descriptor.fd), source)
-            })?;
+            let fd = connection(socket, *phase, &mut resetter);
+            let fd = fd.map_err(|source| cannot_make(descriptor, source))?;
             made.open.insert(descriptor.fd, fd);
         }
     }
@@ -54,6 +64,26 @@ pub fn make(context: &Context) -> Result<MadeSockets> {
         }
     }
     Ok(made)
+}
+
+fn cannot_make(descriptor: &Descriptor, source: io::Error) -> Error {
+    Error::target(format!("cannot make socket {} again", descriptor.fd), source)
+}
+
+/// The processes of a run that was just killed may still hold their ports. One that asks the kernel may have another.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE_FOR_ANSWERS: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Makes a socket as soon as its address is free.
+fn once_free(patience: Duration, mut make: impl FnMut() -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
+    let until = Instant::now() + patience;
+    loop {
+        match make() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => sleep(PAUSE),
+            made => return made,
+        }
+    }
 }
 
 /// Why a socket did not get its address again.
@@ -86,12 +116,12 @@ fn datagrams(socket: &Socket, peer: Option<Address>) -> Result<OwnedFd> {
         }
         Ok(fd)
     };
-    again().map_err(|source| no_address(address, source))
+    once_free(PATIENCE, again).map_err(|source| no_address(address, source))
 }
 
 fn listener(socket: &Socket, backlog: i32, lent: &mut HashSet<u64>) -> Result<OwnedFd> {
     let address = SocketAddr::from(socket.address);
-    let mut again = || {
+    let again = || {
         let fd = new(family(socket.address), SocketType::STREAM)?;
         set_options(&fd, socket)?;
         let reuses = socket::option(fd.as_fd(), libc::SO_REUSEADDR)?;
@@ -103,7 +133,7 @@ fn listener(socket: &Socket, backlog: i32, lent: &mut HashSet<u64>) -> Result<Ow
         listen(&fd, backlog)?;
         Ok(fd)
     };
-    again().map_err(|source| no_address(address, source))
+    once_free(PATIENCE, again).map_err(|source| no_address(address, source))
 }
 
 fn connection(socket: &Socket, phase: Phase, resetter: &mut Option<Resetter>) -> io::Result<OwnedFd> {

@@ -24,10 +24,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use twinpage_core::engine::{Engine, EngineError, Report, Witness};
 use twinpage_core::{Capture, Epoch};
+use twinpage_os::Durability;
 use twinpage_os::messages;
 use twinpage_os::ticker::{ALARM, Ticker};
 use twinpage_os::user_signals;
-use twinpage_os::{Durability, trace};
 use waiting::{Company, Waiting};
 
 /// What to do when an epoch finds the medium full.
