@@ -5,7 +5,8 @@ use rustix::fs::{CWD, RenameFlags, StatFs, renameat_with, statfs};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// File systems in memory: statfs(2).
 const TMPFS: u32 = 0x0102_1994;
@@ -21,6 +22,35 @@ pub fn durability_of(path: &Path) -> io::Result<Durability> {
         TMPFS | RAMFS => Durability::Memory,
         _ => Durability::Disk,
     })
+}
+
+/// As many links as the system follows for one name.
+const LINKS: u32 = 40;
+
+/// The file that `path` leads to: symbolic links are followed, also the last one to a file that is not there yet. What
+/// is made there, or lies beside the file, is found by every name of it. A link that leads back to itself is left to the
+/// system to refuse.
+#[must_use]
+pub fn resolved(path: &Path) -> PathBuf {
+    let file_at = |path: &Path| {
+        std::fs::metadata(path)
+            .map(|found| (found.dev(), found.ino()))
+            .ok()
+    };
+    let file = file_at(path);
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        let Ok(target) = std::fs::read_link(&path) else {
+            break;
+        };
+        let target = path.with_file_name(target);
+        // A link of `/proc/self/fd` may lead to a file that has no name any more.
+        if file_at(&target) != file {
+            break;
+        }
+        path = target;
+    }
+    path
 }
 
 /// Gives the file `draft` the name `name` in the same directory, durably; false when there is such a
@@ -58,6 +88,25 @@ mod tests {
         std::fs::write(&draft, "2").unwrap();
         assert!(!give(&draft, &name).unwrap());
         assert_eq!(std::fs::read_to_string(name).unwrap(), "1");
+    }
+
+    #[test]
+    fn links_are_followed_to_what_is_not_there() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("sub")).unwrap();
+        symlink("sub/second", at("first")).unwrap();
+        symlink("../third", at("sub/second")).unwrap();
+        symlink("round", at("round")).unwrap();
+        assert_eq!(resolved(&at("first")), at("sub/../third"));
+        assert_eq!(resolved(&at("plain")), at("plain"));
+        assert_eq!(resolved(&at("round")), at("round"));
+        let file = File::create(at("third")).unwrap();
+        assert_eq!(resolved(&at("first")), at("sub/../third"));
+        std::fs::remove_file(at("third")).unwrap();
+        let nameless = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        assert_eq!(resolved(Path::new(&nameless)), Path::new(&nameless));
     }
 
     #[test]

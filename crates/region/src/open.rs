@@ -76,7 +76,7 @@ impl Options {
     /// As [`Options::open`].
     pub fn open_with(self, path: impl AsRef<Path>, stores: &impl Stores) -> Result<Region> {
         self.mode()?;
-        let path = path.as_ref();
+        let path = &twinpage_os::name::resolved(path.as_ref());
         loop {
             match Lock::behind_readers(path) {
                 Ok(lock) => return self.open_existing(path, lock, stores),

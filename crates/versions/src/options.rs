@@ -145,6 +145,7 @@ pub(crate) fn open(
     wanted: &Header,
     fill: &mut dyn FnMut(&dyn Direct, &Header),
 ) -> Result<File> {
+    let path = &twinpage_os::name::resolved(path);
     wanted.check_possible(path)?;
     loop {
         match Lock::behind_readers(path) {

@@ -20,6 +20,7 @@ use zerocopy::IntoBytes;
 
 /// The link that says where the next level of the region in the file `region` is.
 pub(crate) fn link_of(region: &Path) -> PathBuf {
+    let region = name::resolved(region);
     let mut name = region.file_name().unwrap_or_default().to_owned();
     name.push(".next");
     region.with_file_name(name)

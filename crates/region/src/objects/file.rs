@@ -17,6 +17,7 @@ pub(super) const APART: u64 = 1 << 32;
 
 /// The log of the region in the file `path`.
 pub(super) fn log_path(path: &Path) -> PathBuf {
+    let path = twinpage_os::name::resolved(path);
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".log");
     path.with_file_name(name)

@@ -2,6 +2,7 @@
 
 use crate::support::{Bytes, folders};
 use std::time::Duration;
+use twinpage::objects::structures::Queue;
 use twinpage::{Durability, Error, Region, SchemeKind};
 
 #[test]
@@ -167,6 +168,28 @@ fn what_cannot_be_opened_is_refused_and_left_alone() {
     assert!(Bytes::of(&region).are(0, 1 << 20, 9));
     let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
     assert_eq!(names.len(), 2, "no drafts are left: {names:?}");
+}
+
+/// As open(2) makes a file. What lies beside a region is beside its file, by whatever name it is opened.
+#[test]
+fn a_link_that_leads_nowhere_is_a_name_of_a_new_region() {
+    for folder in folders() {
+        let at = |name: &str| folder.path().join(name);
+        std::os::unix::fs::symlink("region", at("link")).unwrap();
+        let region = Region::open(at("link")).unwrap();
+        let queue = region.object::<Queue>("queue", |u| Queue::new_in(u, 7));
+        queue.unwrap().enqueue(7);
+        assert!(at("region.log").exists() && !at("link.log").exists());
+        region.close().unwrap();
+        assert!(at("region").symlink_metadata().unwrap().is_file());
+        Region::open(at("region")).unwrap().close().unwrap();
+
+        std::os::unix::fs::symlink("array", at("to_array")).unwrap();
+        twinpage::Versions::<u64, 2>::open(at("to_array"), 5, |_| 0).unwrap();
+        assert!(at("array").symlink_metadata().unwrap().is_file());
+        std::os::unix::fs::symlink("round", at("round")).unwrap();
+        assert!(Region::open(at("round")).is_err());
+    }
 }
 
 #[test]
