@@ -116,10 +116,11 @@ impl Reserved {
 }
 
 /// Forgets what `range`, whole system pages of an opened part, holds: it reads as zero again (or is
-/// brought again, where it is registered for that) and takes no room.
+/// brought again, where it is registered for that) and takes no room. So do pages that the program has locked in memory
+/// (mlockall(2)): they go all the same, and stay locked when they are there again.
 ///
 /// # Errors
-/// What madvise(2) says of `MADV_DONTNEED`.
+/// What madvise(2) says of `MADV_DONTNEED_LOCKED`; with locked pages `EINVAL` before Linux 5.18.
 ///
 /// # Safety
 /// The range is of a [`Reserved`], and its content is no longer needed.
@@ -128,7 +129,12 @@ pub unsafe fn forget(range: Range<usize>) -> io::Result<()> {
         return Ok(());
     }
     // SAFETY: the caller passes a range of a reservation whose content is no longer needed.
-    again(|| unsafe { madvise(range.start as *mut _, range.len(), Advice::LinuxDontNeed) })
+    let advise = |how| again(|| unsafe { madvise(range.start as *mut _, range.len(), how) });
+    match advise(Advice::LinuxDontNeed) {
+        // It spares locked pages.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => advise(Advice::LinuxDontneedLocked),
+        done => done,
+    }
 }
 
 impl Drop for Reserved {
@@ -160,5 +166,22 @@ mod tests {
         }
         drop(reserved);
         Reserved::at(BASE, 1 << 30).unwrap();
+    }
+
+    #[test]
+    fn what_is_locked_in_memory_is_forgotten_too() {
+        let reserved = Reserved::anywhere(4 * 4096).unwrap();
+        let range = reserved.range();
+        reserved.open(range.clone()).unwrap();
+        let bytes = range.start as *mut u8;
+        // SAFETY: the pages were opened above and have no other user.
+        unsafe {
+            bytes.write_bytes(7, range.len());
+            // As by mlockall(2), of one page in the middle.
+            rustix::mm::mlock(bytes.add(4096).cast(), 4096).unwrap();
+            reserved.forget(range.clone()).unwrap();
+            let bytes = std::slice::from_raw_parts(bytes, range.len());
+            assert!(bytes.iter().all(|&byte| byte == 0));
+        }
     }
 }
