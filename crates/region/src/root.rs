@@ -180,10 +180,16 @@ impl Region {
             // All of it is about to be touched.
             next.pages().try_for_each(|page| next.verify_page(page))?;
         }
-        self.change(|update| {
-            let report = self.inner.heap(update).map(Heap::check);
-            Ok(report.map_err(RootError::Heap)?)
-        })
+        self.outside_update("a check")?;
+        let heap_of = |update: &Update<'_>| self.inner.heap(update).map(Heap::raw).map_err(RootError::Heap);
+        if self.sections().is_some() {
+            return self.change(|update| Ok(heap_of(update)?.check())); // it has the turn
+        }
+        let heap = self.change(|update| Ok(heap_of(update)?))?;
+        let _idle = self.inner.checkpoints();
+        let closed = self.place().close_gate(self.inner.patience, |_| ());
+        let _closed = closed.map_err(|busy| busy.error())?;
+        Ok(heap.check())
     }
 
     /// The roots there are, in the order they were made.

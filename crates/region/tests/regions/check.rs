@@ -64,6 +64,41 @@ fn a_sound_heap_is_sound() {
 }
 
 #[test]
+fn a_check_beside_updates_sees_none_half_done() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let region = Region::options().every(std::time::Duration::from_millis(1));
+    let region = region.open(folder.path().join("test.twin")).unwrap();
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            let mut texts = region
+                .root::<HashMap<u64, String>>(&format!("texts {thread}"))
+                .unwrap();
+            let (region, ended) = (&region, &ended);
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(thread);
+                while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                    let (key, length) = (random.u64(..200), random.usize(..2000));
+                    region.update(|u| {
+                        texts
+                            .get_mut(u)
+                            .insert(key, u.string(&"x".repeat(length)))
+                            .is_some()
+                    });
+                }
+            });
+        }
+        let reports: std::vec::Vec<_> = (0..100).map(|_| region.check().unwrap()).collect();
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        for report in reports {
+            assert!(report.is_sound(), "{report:?}");
+        }
+    });
+    let inside = region.update(|_| region.check());
+    assert!(matches!(inside, Err(twinpage::Error::Invalid(_))), "{inside:?}");
+}
+
+#[test]
 fn a_block_nobody_owns_is_a_leak() {
     let dir = tempfile::tempdir().unwrap();
     let region = Region::open(dir.path().join("leak.twin")).unwrap();
