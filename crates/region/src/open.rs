@@ -316,6 +316,7 @@ impl Options {
 
     /// The thread that makes checkpoints in time, or gives space back at rest, if there is one.
     fn begin_timer(&self, wish: Arc<TimerRequest>, inner: &Arc<Inner>) -> Result<Option<Timer>> {
+            process: std::process::id(),
         let consolidates = self.consolidation == Consolidation::AtRest;
         // Without a period it makes checkpoints when memory is short. Sections make their own.
         Ok(match (self.every, self.budget, self.sections) {

@@ -101,6 +101,8 @@ pub(crate) struct Inner {
     pub(crate) serving: Serving,
     pub(crate) window: Window,
     pub(crate) _lock: Option<Lock>,
+    /// The process that opened it. A child made by fork(2) has neither its threads nor its memory.
+    pub(crate) process: u32,
 }
 
 impl std::fmt::Debug for Inner {
@@ -299,9 +301,20 @@ impl Region {
     /// Makes a last checkpoint and closes the region.
     ///
     /// # Errors
-    /// As [`Region::checkpoint`]; the region is closed all the same.
+    /// As [`Region::checkpoint`]; the region is closed all the same. [`Error::Invalid`] in a child made by fork(2), which
+    /// leaves it to its parent.
     pub fn close(mut self) -> Result<()> {
-        self.finish()
+        match self.is_ours() {
+            true => self.finish(),
+            false => Err(Error::Invalid(
+                "a child made by fork(2) cannot close a region of its parent".into(),
+            )),
+        }
+    }
+
+    /// Whether this process opened it.
+    fn is_ours(&self) -> bool {
+        self.inner.process == std::process::id()
     }
 
     /// Others can ask about the region in `file` ([`crate::control_socket`]).
@@ -381,6 +394,15 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        if !self.is_ours() {
+            // It is the parent's: nothing is waited for here, and nothing is written.
+            std::mem::forget(self.listening.take());
+            std::mem::forget((self.timer.take(), self.behind.take(), self.inner.clone()));
+            if let Ok(attached) = self.attached.try_lock() {
+                std::mem::forget(attached.clone());
+            }
+            return;
+        }
         drop(self.listening.take());
         if std::thread::panicking() {
             drop(self.timer.take());

@@ -114,7 +114,7 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        if self.run_to_end && self.shared().sound().is_ok() {
+        if self.run_to_end && self.engine.is_ours() && self.shared().sound().is_ok() {
             // `durable` tells of errors.
             let _ = self.durable();
         }

@@ -346,6 +346,7 @@ impl Persister {
 pub(crate) struct Engine {
     pub(crate) shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    process: u32,
 }
 
 impl Engine {
@@ -365,12 +366,25 @@ impl Engine {
                 })?)
             }
         };
-        Ok(Engine { shared, thread })
+        Ok(Engine {
+            shared,
+            thread,
+            process: std::process::id(),
+        })
+    }
+
+    /// Whether this process opened the array. A child made by fork(2) did not: it has the parent's memory of the file, not
+    /// its thread, and knows of no later update.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.process == std::process::id()
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        if !self.is_ours() {
+            return std::mem::forget(self.thread.take());
+        }
         self.shared.closed.store(true, Ordering::SeqCst);
         // A waiter that runs the persister is done before the file is closed; later ones see `closed`.
         drop(lock(&self.shared.persister));

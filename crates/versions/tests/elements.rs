@@ -381,3 +381,44 @@ fn sizes_that_no_file_has_are_refused() {
     }
     assert_eq!((array.len(), *array.get(9)), (10, 7));
 }
+
+/// It knows of no update since the fork(2), and has no thread that makes any durable.
+#[test]
+fn an_array_that_a_forked_child_drops_stays_its_parents() {
+    for folder in folders() {
+        for (name, options) in [("thread", Options::new()), ("inline", Options::new().inline())] {
+            let path = folder.path().join(name);
+            let mut array = Versions::<u64, 2>::open_with(&options, &path, 10, |_| 0).unwrap();
+            array.update(|update| update.set(0, 1));
+            let mut ends = [0; 2];
+            // SAFETY: the child takes no lock that a thread of the parent may have held, and ends without unwinding.
+            let child = unsafe {
+                assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+                libc::fork()
+            };
+            if child == 0 {
+                // SAFETY: it waits for the parent's updates, and ends the child.
+                unsafe { libc::read(ends[0], [0_u8].as_mut_ptr().cast(), 1) };
+                let dropped = catch_unwind(AssertUnwindSafe(|| drop(array)));
+                // SAFETY: it ends the child.
+                unsafe { libc::_exit(i32::from(dropped.is_err())) };
+            }
+            (2..20).for_each(|value| array.update(|update| update.set(0, value)));
+            array.durable().unwrap();
+            let mut status = -1;
+            // SAFETY: the ends are those of the pipe, and the status is this function's own.
+            unsafe {
+                assert_eq!(libc::write(ends[1], [7_u8].as_ptr().cast(), 1), 1);
+                assert_eq!(libc::waitpid(child, &mut status, 0), child);
+                assert_eq!(ends.map(|end| libc::close(end)), [0; 2]);
+            }
+            assert_eq!(status, 0);
+            // As after a kill: nothing more is made durable.
+            let read = twinpage_versions::Reader::<u64, 2>::open(&path).unwrap();
+            assert_eq!(read.read(|view| view.get(0)).unwrap(), 19);
+            drop(array);
+            let array = Versions::<u64, 2>::open(&path, 10, |_| unreachable!()).unwrap();
+            assert_eq!(*array.get(0), 19);
+        }
+    }
+}

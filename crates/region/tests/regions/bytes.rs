@@ -192,6 +192,43 @@ fn a_link_that_leads_nowhere_is_a_name_of_a_new_region() {
     }
 }
 
+/// A child made by fork(2) has the value that stands for the region, and neither its threads nor its memory.
+#[test]
+fn a_region_that_a_forked_child_drops_stays_its_parents() {
+    for folder in folders() {
+        let path = folder.path().join("region");
+        let options = Region::options().every(Duration::from_millis(1));
+        let region = options.open(&path).unwrap();
+        let mut count = region.root::<u64>("count").unwrap();
+        region.update(|u| *count.get_mut(u) = 7);
+        for closes in [false, true] {
+            // SAFETY: the child takes no lock that a thread of the parent may have held, and ends without unwinding.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let is_refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match closes {
+                    true => matches!(region.close(), Err(Error::Invalid(_))),
+                    false => {
+                        drop(region);
+                        true
+                    }
+                }));
+                // SAFETY: it ends the child.
+                unsafe { libc::_exit(i32::from(!is_refused.unwrap_or_default())) };
+            }
+            let mut status = -1;
+            // SAFETY: the status is this function's own.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert_eq!(status, 0, "closes: {closes}");
+        }
+        region.update(|u| *count.get_mut(u) += 1);
+        drop(count);
+        region.close().unwrap();
+        let region = Region::open(&path).unwrap();
+        let count = region.root::<u64>("count").unwrap();
+        assert_eq!(region.read(|v| *count.get(v)), 8);
+    }
+}
+
 #[test]
 fn a_bound_can_be_set_and_stays() {
     let folder = &folders()[0];
