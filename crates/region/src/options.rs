@@ -259,7 +259,7 @@ impl Options {
         }
     }
 
-    /// Bytes of a line of the store, 64 or 4096: what suits the medium if not said.
+    /// Bytes of a line of the store, 64 or 4096: what suits the medium if not said. Lines of 4096 bytes are the dual page's.
     pub fn line_bytes(self, bytes: u32) -> Options {
         Options {
             line_bytes: Some(bytes),
@@ -329,15 +329,21 @@ impl Options {
         geometry: Geometry,
         stores: &S,
     ) -> Result<S::Scheme<M>> {
-        // On a disk lines are large, and most changes small.
-        let large = geometry.line_bytes() > LINE;
-        let kind = self.scheme.unwrap_or(match large {
-            true => SchemeKind::Packed,
-            false => SchemeKind::DualPage,
+        // On a disk lines are large, and most changes small: lines of 64 bytes are packed into them.
+        let on_disk = geometry.line_bytes() > LINE;
+        let kind = self.scheme.unwrap_or(match self.line_bytes {
+            None | Some(64) if on_disk => SchemeKind::Packed,
+            _ => SchemeKind::DualPage,
         });
         let geometry = match (self.line_bytes, kind) {
+            (Some(bytes), SchemeKind::Packed) if bytes as usize != LINE => {
+                return Err(Error::Invalid(format!(
+                    "packed lines are of {LINE} bytes and not of {bytes}: leave `line_bytes` unsaid, or choose the scheme \
+                     dual-page"
+                )));
+            }
+            (_, SchemeKind::Packed) => Geometry::MEMORY,
             (Some(bytes), _) => Geometry::new(bytes, geometry.extent_bytes() as u32)?,
-            (None, SchemeKind::Packed) => Geometry::MEMORY,
             (None, _) => geometry,
         };
         fit(geometry)?;

@@ -192,6 +192,24 @@ fn a_link_that_leads_nowhere_is_a_name_of_a_new_region() {
     }
 }
 
+/// On a disk lines of 64 bytes are packed, unless others are asked for.
+#[test]
+fn lines_have_the_size_that_was_asked_for() {
+    for folder in folders() {
+        for line in [64, 4096] {
+            let path = folder.path().join(format!("of-{line}"));
+            for _ in ["made", "opened"] {
+                let region = Region::options().line_bytes(line).open(&path).unwrap();
+                assert_eq!(region.info().geometry.line_bytes(), line as usize);
+                region.close().unwrap();
+            }
+        }
+        let packed = Region::options().scheme(SchemeKind::Packed).line_bytes(4096);
+        let error = packed.open(folder.path().join("packed")).unwrap_err().to_string();
+        assert!(error.contains("64 bytes and not of 4096"), "{error}");
+    }
+}
+
 /// A child made by fork(2) has the value that stands for the region, and neither its threads nor its memory.
 #[test]
 fn a_region_that_a_forked_child_drops_stays_its_parents() {
