@@ -393,6 +393,13 @@ fn enumeration(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
         );
     }
     if data.variants.iter().all(|v| matches!(v.fields, Fields::Unit)) {
+        let reprs = reprs(input)?;
+        if let Some(wide) = reprs.iter().find(|repr| *repr == "u128" || *repr == "i128") {
+            return Err(
+                Error::custom("the tag of an enum in a region has at most 8 bytes: `#[repr(u64)]`")
+                    .with_span(wide),
+            );
+        }
         let variants = data.variants.iter().map(|v| {
             let (ident, label) = (&v.ident, v.ident.to_string());
             quote!(::twinpage::persist::Variant::unit(#label, &Self::#ident))
@@ -441,21 +448,12 @@ fn enumeration(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
     })
 }
 
-/// The integer an enum with fields keeps its tag in.
-fn integer_repr(input: &DeriveInput) -> Result<Ident> {
-    let mut found: Option<Ident> = None;
-    let mut with_c = false;
+/// What `#[repr(..)]` says, but for what is in parentheses.
+fn reprs(input: &DeriveInput) -> Result<Vec<Ident>> {
+    let mut found = Vec::new();
     for attribute in input.attrs.iter().filter(|a| a.path().is_ident("repr")) {
         attribute.parse_nested_meta(|meta| {
-            if let Some(ident) = meta.path.get_ident() {
-                match ident.to_string().as_str() {
-                    "u8" | "u16" | "u32" | "u64" | "i8" | "i16" | "i32" | "i64" => {
-                        found = Some(ident.clone());
-                    }
-                    "C" => with_c = true,
-                    _ => {}
-                }
-            }
+            found.extend(meta.path.get_ident().cloned());
             if meta.input.peek(syn::token::Paren) {
                 let content;
                 syn::parenthesized!(content in meta.input);
@@ -464,7 +462,18 @@ fn integer_repr(input: &DeriveInput) -> Result<Ident> {
             Ok(())
         })?;
     }
-    match found {
+    Ok(found)
+}
+
+/// The integer an enum with fields keeps its tag in.
+fn integer_repr(input: &DeriveInput) -> Result<Ident> {
+    const INTEGERS: [&str; 8] = ["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64"];
+    let reprs = reprs(input)?;
+    let with_c = reprs.iter().any(|repr| repr == "C");
+    let tag = reprs
+        .into_iter()
+        .rfind(|repr| INTEGERS.iter().any(|integer| repr == integer));
+    match tag {
         Some(tag) if !with_c => Ok(tag),
         _ => Err(Error::custom(
             "the layout of an enum with fields is the compiler's to change, and a region outlives the compiler; \

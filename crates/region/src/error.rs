@@ -183,6 +183,21 @@ pub enum Error {
 }
 
 impl Error {
+    /// The same, of this file: what reads a medium does not know its name.
+    pub(crate) fn in_file(self, file: &std::path::Path) -> Error {
+        use twinpage_core::Error as Below;
+        let named = |why| format!("{}: {why}", file.display());
+        match self {
+            Error::Foreign(why) => Error::Foreign(named(why)),
+            Error::Damaged(why) => Error::Damaged(named(why)),
+            Error::Store(Below::Foreign(why)) => Error::Store(Below::Foreign(named(why))),
+            Error::Store(Below::Damaged { what, at, why }) => {
+                Error::Store(Below::damaged(what, at, named(why)))
+            }
+            other => other,
+        }
+    }
+
     pub(crate) fn system(what: impl Into<String>, source: impl Into<std::io::Error>) -> Error {
         Error::System {
             what: what.into(),

@@ -146,8 +146,13 @@ impl Options {
         file: Option<(&Path, Durability)>,
         stores: &impl Stores,
     ) -> Result<Region> {
-        let (scheme, found) = self.find(medium, stores)?;
-        Region::begin(self, scheme, &found.context, lock, file)
+        let found = self.find(medium, stores);
+        let region =
+            found.and_then(|(scheme, found)| Region::begin(self, scheme, &found.context, lock, file));
+        region.map_err(|error| match file {
+            Some((file, _)) => error.in_file(file),
+            None => error,
+        })
     }
 }
 
@@ -311,12 +316,12 @@ impl Options {
             serving,
             window,
             _lock: lock,
+            process: std::process::id(),
         })
     }
 
     /// The thread that makes checkpoints in time, or gives space back at rest, if there is one.
     fn begin_timer(&self, wish: Arc<TimerRequest>, inner: &Arc<Inner>) -> Result<Option<Timer>> {
-            process: std::process::id(),
         let consolidates = self.consolidation == Consolidation::AtRest;
         // Without a period it makes checkpoints when memory is short. Sections make their own.
         Ok(match (self.every, self.budget, self.sections) {

@@ -217,14 +217,16 @@ fn recover_seen(path: &Path, seen: Arc<AtomicU64>) -> Result<Found> {
         medium: AnyMedium::open(path, durability, Access::ReadOnly)?,
         seen,
     };
-    let (scheme, found) = ProductScheme::recover(medium)?;
-    let superblock = Superblock::decode(&found.context)?;
+    let found = ProductScheme::recover(medium).map_err(Error::from);
+    let found =
+        found.and_then(|(scheme, found)| Ok((scheme, Superblock::decode(&found.context)?, found.epoch)));
+    let (scheme, superblock, epoch) = found.map_err(|error| error.in_file(path))?;
     let next = NextLevel::look(path, &superblock, scheme.geometry().page_bytes())?;
     let store = Leveled {
         store: Shared::new(scheme),
         next: next.map(Arc::new),
     };
-    Ok((store, superblock, found.epoch))
+    Ok((store, superblock, epoch))
 }
 
 /// What came of copying a checkpoint.
@@ -245,7 +247,8 @@ fn copy(path: &Path) -> Result<Copied> {
     match recover(path) {
         // What was not read right was not because of a writer.
         (Ok(_), second) if first == second => copied.map(Copied::Whole),
-        _ => Ok(Copied::Overtaken),
+        (Ok(_), _) => Ok(Copied::Overtaken),
+        (Err(error), second) => Ok(Copied::Unreadable(error, second)),
     }
 }
 

@@ -23,11 +23,19 @@ pub enum HeapError {
     /// The region cannot grow: it is at its bound, or the system has no memory.
     #[error(transparent)]
     Grow(std::boxed::Box<super::Error>),
-    /// More than any region can hold, or a stricter alignment than a unit's.
+    /// More than any region can hold.
     #[error("a block of {bytes} bytes: more than a region can hold in one piece")]
     TooLarge {
         /// What was asked for.
         bytes: u64,
+    },
+    /// A stricter alignment than that of the heap's largest units.
+    #[error("a block aligned to {align} bytes: the heap aligns to {most} at most")]
+    Alignment {
+        /// What was asked for.
+        align: u64,
+        /// The strictest there is.
+        most: u64,
     },
     /// A heap was to be made where there is one.
     #[error("there is a heap in the region already: open it with Heap::open")]

@@ -466,13 +466,16 @@ impl fmt::Debug for RawHeap {
 
 /// Units of a large block.
 fn units_of(layout: Layout) -> Result<u32, HeapError> {
-    let units = layout.size().div_ceil(UNIT);
-    match u32::try_from(units) {
-        Ok(units) if layout.align() <= UNIT => Ok(units),
-        _ => Err(HeapError::TooLarge {
-            bytes: layout.size() as u64,
-        }),
+    if layout.align() > UNIT {
+        return Err(HeapError::Alignment {
+            align: layout.align() as u64,
+            most: UNIT as u64,
+        });
     }
+    let units = u32::try_from(layout.size().div_ceil(UNIT));
+    units.map_err(|_| HeapError::TooLarge {
+        bytes: layout.size() as u64,
+    })
 }
 
 #[cold]

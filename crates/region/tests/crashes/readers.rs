@@ -213,3 +213,33 @@ fn what_is_damaged_is_told() {
     let error = Reader::open(&path).unwrap_err();
     assert!(!matches!(error, Error::Overtaken { .. }), "{error}");
 }
+
+/// In a process of its own, which may open so few files that the checkpoint is copied and then not looked at again.
+#[test]
+fn what_the_system_refuses_is_told() {
+    if let Some((path, _)) = given() {
+        let used = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64 - 1;
+        for more in 0..8 {
+            let current = Some(used + more);
+            let limit = rustix::process::Rlimit {
+                current,
+                ..rustix::process::getrlimit(rustix::process::Resource::Nofile)
+            };
+            rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+            match Reader::open(&path) {
+                Ok(_) => return,
+                Err(error) => assert!(
+                    error.to_string().contains("Too many open files"),
+                    "{more}: {error}"
+                ),
+            }
+        }
+        panic!("no limit was high enough");
+    }
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = folder.path().join("test.twin");
+    drop(Region::open(&path).unwrap());
+    let child = start("what_the_system_refuses_is_told", &path, "");
+    let done = child.wait_with_output().unwrap();
+    assert!(done.status.success(), "{}", done.stdout.escape_ascii());
+}

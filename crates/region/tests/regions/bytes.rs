@@ -3,7 +3,7 @@
 use crate::support::{Bytes, folders};
 use std::time::Duration;
 use twinpage::objects::structures::Queue;
-use twinpage::{Durability, Error, Region, SchemeKind};
+use twinpage::{Durability, Error, Reader, Region, SchemeKind};
 
 #[test]
 fn what_was_written_is_there_again() {
@@ -158,7 +158,10 @@ fn what_cannot_be_opened_is_refused_and_left_alone() {
     ] {
         std::fs::write(&other, bytes).unwrap();
         let error = Region::open(&other).unwrap_err().to_string();
-        assert!(error.contains(why), "{error}");
+        let name = other.display().to_string();
+        assert!(error.contains(why) && error.contains(&name), "{error}");
+        let read = Reader::open(&other).unwrap_err().to_string();
+        assert!(read.contains(why) && read.contains(&name), "{read}");
         assert_eq!(std::fs::read(&other).unwrap(), bytes);
     }
     assert!(Region::open(folder.path()).is_err());

@@ -218,10 +218,17 @@ fn a_bound_is_an_error_and_nothing_is_lost() {
     let huge = Layout::from_size_align(1 << 50, 8).unwrap();
     assert!(matches!(heap.try_allocate(huge), Err(HeapError::TooLarge { .. })));
     let strict = Layout::from_size_align(8, 1 << 20).unwrap();
-    assert!(matches!(
-        heap.try_allocate(strict),
-        Err(HeapError::TooLarge { .. })
-    ));
+    let refused = heap.try_allocate(strict).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            HeapError::Alignment {
+                align: 1_048_576,
+                most: 65_536
+            }
+        ),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -208,10 +208,10 @@ impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
         use Bound::{Excluded, Included, Unbounded};
         match (range.start_bound(), range.end_bound()) {
             (Excluded(start), Excluded(end)) if start == end => {
-                panic!("range start and end are equal and excluded in BTreeMap")
+                panic!("range start and end are equal and excluded")
             }
             (Included(start) | Excluded(start), Included(end) | Excluded(end)) if start > end => {
-                panic!("range start is greater than range end in BTreeMap")
+                panic!("range start is greater than range end")
             }
             _ => {}
         }
