@@ -53,7 +53,9 @@ use crate::heap::Heap;
 /// }
 /// ```
 ///
-/// A changed type migrates when its root is opened:
+/// A changed type migrates when its root is opened, wherever it lies in it, but as a key of a map or a value of a set or
+/// a [`BinaryHeap`](crate::collections::BinaryHeap): another type may hash and order otherwise, and two keys may become
+/// one. Such a root is opened with the type it was made with, and collected into another.
 ///
 /// ```
 /// use twinpage::Persist;

@@ -124,6 +124,9 @@ impl Region {
     /// A root that was made with a type `T` was before ([`Persist::Previous`]) becomes a `T` now, all of
     /// it at once. A panic in that conversion ends the process, before anything of it is durable.
     ///
+    /// A region has a few roots, or some hundred: an opening looks at the whole table of them, so that the time to make
+    /// many grows with the square of their number. What there are many of belongs in one root, a map.
+    ///
     /// # Errors
     /// [`RootError`]: it is in use, it is of another type, or the heap has no memory or is damaged.
     pub fn root<T: Empty>(&self, name: &str) -> crate::Result<Root<T>> {
@@ -171,16 +174,17 @@ impl Region {
         })
     }
 
-    /// Looks at all of the heap and at every root: what is in use, leaked or damaged.
+    /// Looks at all of the heap and at every root: what is in use, leaked or damaged. Updates wait until it is done.
     ///
     /// # Errors
-    /// [`RootError::Heap`] when there is no heap to be looked at.
+    /// [`RootError::Heap`] when there is no heap to be looked at. [`Error::Invalid`](crate::Error::Invalid) inside an
+    /// update, and [`Error::Busy`](crate::Error::Busy) when another one does not end: what it is changing looks like damage.
     pub fn check(&self) -> crate::Result<Report> {
+        self.outside_update("a check")?;
         if let Some(next) = &self.inner.next {
             // All of it is about to be touched.
             next.pages().try_for_each(|page| next.verify_page(page))?;
         }
-        self.outside_update("a check")?;
         let heap_of = |update: &Update<'_>| self.inner.heap(update).map(Heap::raw).map_err(RootError::Heap);
         if self.sections().is_some() {
             return self.change(|update| Ok(heap_of(update)?.check())); // it has the turn

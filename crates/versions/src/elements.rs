@@ -235,7 +235,7 @@ impl<T: Value, const N: usize> Versions<T, N> {
     }
 
     /// Makes the array `count` elements long, if it is shorter: `first` says what the new ones are. All updates so far
-    /// are durable then, too.
+    /// are durable then, too. The next opening is to ask for that many: `look` tells how many a file has.
     ///
     /// # Errors
     /// When there is no room; the array is as it was. [`Error::Poisoned`](crate::Error::Poisoned) after a failed flush.

@@ -222,7 +222,7 @@ impl<T: Value, const N: usize> Planes<T, N> {
     }
 
     /// Makes the planes `count` values long, if they are shorter; new values are zero. All steps so far are durable
-    /// then, too.
+    /// then, too. The next opening is to ask for that many: `look` tells how many a file has.
     ///
     /// # Errors
     /// When there is no room; the planes are as they were. [`Error::Poisoned`](crate::Error::Poisoned) after a failed

@@ -54,7 +54,8 @@ fn other_layout(name: &str, stored: &Description, asked: &Description) -> String
     let Some((was, is)) = moved.last() else {
         return format!(
             "root {name:?} was made as\n\n{stored}\nand cannot be opened as\n\n{asked}\nOpen it with the type it was made \
-             with, or give the new type `#[persist(version = .., from = ..)]`"
+             with, or give the new type `#[persist(version = .., from = ..)]`. Keys of maps, and values of sets and of a \
+             `BinaryHeap`, keep their type: open the root with the one it was made with, and collect it into another"
         );
     };
     format!(

@@ -356,6 +356,7 @@ fn another_type_is_refused_and_both_are_shown() {
         "price, u64 (8 bytes)",
         "_price, u32 (4 bytes)",
         "#[persist(version",
+        "Keys of maps",
     ] {
         assert!(error.contains(part), "{error}");
     }
