@@ -21,9 +21,10 @@
 //! Where the system has no page faults for this process (a filter against userfaultfd(2)), all pages are
 //! brought when the region is opened, and there is no pager and no budget.
 //!
-//! Which pages are cold: a clock goes round (DPC replaces by LRU, which a program's own loads do not
-//! let one see). A page that was written, or came back after it had gone, is passed over by the clock
-//! a few times; others go when it comes by.
+//! Which pages are cold: a clock goes round those that are loaded, in the order they came (DPC replaces by LRU, which a
+//! program's own loads do not let one see). A page that was written, or came back after it had gone, is passed over by
+//! the clock a few times; others go when it comes by. Where too few could go it comes by again when an epoch has become
+//! durable, or a sixteenth of the budget was brought.
 
 use crate::address::{PAGE, Place};
 use crate::error::{Error, Result};
@@ -32,6 +33,7 @@ use crate::marks;
 use crate::residence::{DISCARDED, FLAGS, FLAGS_BYTES, HEAT, HEAT_ONE, IN_FLIGHT, LOADED, LOST, WENT, flags};
 use crate::store::Store;
 use crate::zone::{HAS_FAULTS, WINDOWS};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -44,6 +46,8 @@ const CHUNK: usize = 16;
 const CHUNK_MOST: usize = 256;
 /// Pages that go together.
 const BATCH: usize = 64;
+/// How often the clock goes round: a page is passed over as often as it is hot, and taken then.
+const ROUNDS: usize = 5;
 
 /// Brings and takes the pages of one region.
 pub(crate) struct Pager {
@@ -64,8 +68,11 @@ pub(crate) struct Pager {
 
 #[derive(Debug, Default)]
 struct Work {
-    /// Where the clock stands.
-    hand: usize,
+    /// With a budget: the loaded pages from where the clock stands. A page that was discarded stays here, and comes once
+    /// more when it is brought again.
+    clock: VecDeque<usize>,
+    /// The clock does not go round while no more pages are loaded.
+    enough: usize,
     /// Loaded pages.
     resident: usize,
     /// One past the last page brought, and how many were brought with it.
@@ -268,10 +275,10 @@ impl Pager {
             .missing
             .zero(base + pages.start * PAGE..base + pages.end * PAGE);
         brought.unwrap_or_else(|e| give_up("bringing pages", e));
-        work.resident += pages.len();
-        for page in pages {
+        for page in pages.clone() {
             self.flags(page).fetch_or(LOADED, Ordering::Relaxed);
         }
+        self.came(work, pages);
     }
 
     /// A cut was made, and the epoch before is settled.
@@ -285,6 +292,7 @@ impl Pager {
     /// The cut is durable: the store says what was discarded.
     pub(crate) fn landed(&self) {
         let mut work = self.work();
+        work.enough = 0;
         let flag = DISCARDED[(work.phase + 1) & 1];
         for page in std::mem::take(&mut work.flying).into_iter().flatten() {
             self.flags(page).fetch_and(!flag, Ordering::Relaxed);
@@ -381,8 +389,24 @@ impl Pager {
                 flags.fetch_or(HEAT, Ordering::Relaxed);
             }
         }
-        work.resident += count;
+        self.came(work, first..first + count);
         self.counts.loaded.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// Pages are loaded that were not.
+    fn came(&self, work: &mut Work, pages: Range<usize>) {
+        work.resident += pages.len();
+        if self.budget.is_none() {
+            return;
+        }
+        work.clock.extend(pages);
+        if work.clock.len() > 2 * work.resident {
+            let mut clock = Vec::from(std::mem::take(&mut work.clock));
+            clock.sort_unstable();
+            clock.dedup();
+            clock.retain(|&page| self.has(page, LOADED));
+            work.clock = clock.into();
+        }
     }
 
     /// Whether the page is zero, by its flag or because the store has nothing of it.
@@ -394,31 +418,43 @@ impl Pager {
     fn make_room(&self) {
         let Some(budget) = self.budget else { return };
         let mut work = self.work();
-        if work.resident <= budget || self.poison.is_set() {
+        if work.resident <= budget.max(work.enough) || self.poison.is_set() {
             return;
         }
         // A little more than needed, so that the next faults need not.
         let goal = budget - (budget / 64).min(BATCH);
-        let pages = self.served.load(Ordering::Acquire) / PAGE;
-        let mut looks = pages * 5;
+        let mut looks = work.clock.len() * ROUNDS;
         while work.resident > goal && looks > 0 {
-            if work.hand >= pages {
-                work.hand = 0;
-            }
-            let first = work.hand;
-            let run = (first..pages.min(first + BATCH))
-                .take_while(|&page| self.may_go(page))
-                .count();
-            work.hand = first + run.max(1);
-            looks = looks.saturating_sub(run.max(1));
-            if run > 0 {
-                work.resident -= self.take(first, run);
-            }
+            looks -= 1;
+            self.turn(&mut work);
         }
         self.counts.resident.store(work.resident, Ordering::Relaxed);
+        work.enough = 0;
         if work.resident > budget {
+            work.enough = work.resident + budget / 16;
             (self.ask)();
         }
+    }
+
+    /// The clock looks at a page. If it may go, so do those that came with it.
+    fn turn(&self, work: &mut Work) {
+        let Some(first) = work.clock.pop_front() else {
+            return;
+        };
+        if !self.has(first, LOADED) {
+            return; // it was discarded
+        }
+        let (mut count, mut run) = (1, usize::from(self.may_go(first)));
+        while run == count && count < BATCH && work.clock.front() == Some(&(first + count)) {
+            work.clock.pop_front();
+            run += usize::from(self.may_go(first + count));
+            count += 1;
+        }
+        if run > 0 {
+            work.resident -= self.take(first, run);
+        }
+        let stay = (first..first + count).filter(|&page| self.has(page, LOADED));
+        work.clock.extend(stay);
     }
 
     /// Whether the clock takes the page. Cools it if not.
