@@ -275,6 +275,11 @@ impl Settings {
     #[allow(missing_docs)]
     pub const AUTOGROUP: &str = "autogroup";
 
+    /// Of a descendant: its session's scheduling group is not its own, and one that set it is not captured.
+    pub(crate) fn leave_group(&mut self) {
+        (self.autogroup, self.group) = (None, None);
+    }
+
     fn read(pid: i32) -> Settings {
         let number = |name, radix| i64::from_str_radix(read(pid, name).ok()?.trim(), radix).ok();
         let group = Group::of(pid);

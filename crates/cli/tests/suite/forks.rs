@@ -32,7 +32,11 @@ fn killed(folder: &Path, program: &str) {
         .stderr(Stdio::null());
     let mut child = command.spawn().expect("twinpage starts");
     wait_until("the program is ready", || folder.join("ready").exists());
-    std::thread::sleep(std::time::Duration::from_millis(60)); // some checkpoints, most likely
+    let epoch = || info(&folder.join("state"))["epoch"].as_u64();
+    let ready = epoch().unwrap_or_default();
+    wait_until("there are two more checkpoints", || {
+        epoch() > Some(ready + 1) || child.try_wait().is_ok_and(|ended| ended.is_some())
+    });
     kill(&mut child, Victim::Tree, &mut chance(seed(), "fork"));
 }
 

@@ -106,6 +106,21 @@ fn each_of_many_threads_that_call_gets_its_turn() {
     assert!(fewest > 20, "a thread was answered {fewest}% as often as another");
 }
 
+/// What processes set in `/proc` about themselves, and those that they make inherit.
+#[test]
+fn settings_of_descendants() {
+    let script = "told() { cat /proc/self/oom_score_adj /proc/self/coredump_filter; }
+        work() { i=0; while [ $i -lt 30 ]; do i=$((i + 1)); seq 1 4000 | sort -rn | tail -1; told; done; }
+        work > before & echo 100 > /proc/self/oom_score_adj
+        (echo 300 > /proc/self/oom_score_adj; echo 0x31 > /proc/self/coredump_filter; work) > own &
+        (sh -c 'sleep 0.1; cat /proc/self/oom_score_adj'; work) > inherited & wait; told; cat before own inherited | cksum";
+    survives(
+        "settings of descendants",
+        &["cat", "seq", "sort", "tail", "cksum"],
+        &["sh", "-c", script],
+    );
+}
+
 #[test]
 fn a_script_with_pipelines_subshells_waits_and_traps() {
     let script = "trap 'echo left; cat log | wc -l' EXIT; i=0

@@ -261,9 +261,15 @@ impl Program {
             Some("mem" | "clear_refs") => {} // memory, and marks that nothing here relies on
             Some("comm" | "timerslack_ns") => self.renew_threads(),
             Some(Settings::OOM_SCORE_ADJ | Settings::COREDUMP_FILTER | Settings::AUTOGROUP | "oom_adj") => {
-                self.stale.settings = true;
-                if let Some(pid) = self.caller.as_ref().map(Process::pid) {
-                    self.descendants.is_unfit(pid, "write (to its settings in /proc)");
+                let caller = self.caller.as_ref().map(Process::pid);
+                self.members.renew_settings(caller);
+                match caller {
+                    None => self.stale.settings = true,
+                    Some(pid) if name == Some(Settings::AUTOGROUP) => {
+                        self.descendants
+                            .is_unfit(pid, "write (to its scheduling group in /proc)");
+                    }
+                    Some(_) => {}
                 }
             }
             _ => {

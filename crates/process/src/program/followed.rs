@@ -67,6 +67,9 @@ impl Followed {
             ..self.stale
         };
         self.kernel.refresh(process, pid, asked_outside)?;
+        if self.stale.settings {
+            self.kernel.settings.leave_group();
+        }
         // A call that is made in one that a signal stopped disturbs it.
         let may_have_run = !look.stopped || std::mem::take(&mut self.may_have_run);
         if may_have_run || asked_outside.actions {

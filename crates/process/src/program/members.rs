@@ -46,6 +46,8 @@ pub(crate) struct Members {
     left: Vec<Pages>,
     /// When the POSIX timers of each ring, from the call on that sets the first.
     dues: BTreeMap<i32, Dues>,
+    /// A process of the tree wrote to its files in `/proc`: what it set is inherited by those that it makes.
+    has_settings: bool,
     pub(super) sleepers: Sleepers,
 }
 
@@ -115,6 +117,14 @@ impl Members {
                 followed.steady.remove(&tid);
             }
             _ => {}
+        }
+    }
+
+    /// The program or a descendant, the `caller`, wrote to its files in `/proc`.
+    pub(crate) fn renew_settings(&mut self, caller: Option<i32>) {
+        self.has_settings = true;
+        if let Some(followed) = caller.and_then(|pid| self.list.get_mut(&pid)) {
+            followed.stale.settings = true;
         }
     }
 
@@ -217,7 +227,10 @@ impl Members {
             memory,
             maker,
             kernel: Kernel::default(),
-            stale: Dirty::ALL,
+            stale: Dirty {
+                settings: self.has_settings,
+                ..Dirty::ALL
+            },
             timers_set: true,
             steady: BTreeMap::new(),
             writer: context::Writer::default(),

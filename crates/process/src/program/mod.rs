@@ -303,6 +303,10 @@ impl Program {
         if let Some(signal) = signal {
             self.tell_resumed(signal, context);
         }
+        let mut processes = context.processes();
+        if processes.any(|one| one.fixed.kernel.settings != Settings::default()) {
+            self.members.renew_settings(None);
+        }
         self.adopt_all(descendants, &context.tree);
         for one in context.processes() {
             let threads = one.threads.iter();
