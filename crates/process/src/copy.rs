@@ -18,12 +18,17 @@ pub(crate) fn sync(path: &Path) -> Result<()> {
     synced.map_err(Error::file("cannot sync", path))
 }
 
+/// What is in a directory.
+pub(crate) fn entries(directory: &Path) -> Result<Vec<fs::DirEntry>> {
+    let entries = fs::read_dir(directory).and_then(Iterator::collect);
+    entries.map_err(Error::file("cannot list", directory))
+}
+
 /// Copies all but the older checkpoints.
 pub(crate) fn copy_directory(from: &Path, to: &Path, durable: bool) -> Result<()> {
     let made = fs::DirBuilder::new().mode(0o700).create(to);
     made.map_err(Error::file("cannot make the directory", to))?;
-    for entry in fs::read_dir(from).map_err(Error::file("cannot list", from))? {
-        let entry = entry.map_err(Error::file("cannot list", from))?;
+    for entry in entries(from)? {
         let (path, new) = (entry.path(), to.join(entry.file_name()));
         if entry.file_name() == OLDER {
             continue;

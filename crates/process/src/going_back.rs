@@ -3,7 +3,7 @@
 //! * `DIR/going-back` holds the checkpoint's number from before the first change until all is in place.
 //! * Every step can be cut short and run again.
 
-use crate::copy::{OLDER, copy_content, copy_directory, copy_file, sync};
+use crate::copy::{OLDER, copy_content, copy_directory, copy_file, entries, sync};
 use crate::error::{Error, Result};
 use crate::files::{Ident, OpenFile};
 use rustix::fs::{Timespec, Timestamps};
@@ -102,16 +102,12 @@ pub(crate) fn put_in_place(state: &Path, number: u64) -> Result<()> {
         put_back(file, &kept.join("files").join(index.to_string()), number)?;
     }
     let stays = |name: &std::ffi::OsStr| name == OLDER || name == GOING_BACK || name == "kind";
-    let listed = |path: &Path| {
-        let entries = fs::read_dir(path).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
-        entries.map_err(Error::file("cannot list", path))
-    };
-    for entry in listed(state)? {
+    for entry in entries(state)? {
         if !stays(&entry.file_name()) {
             remove_all(&entry.path())?;
         }
     }
-    for entry in listed(&kept.join("state"))? {
+    for entry in entries(&kept.join("state"))? {
         let (from, to) = (entry.path(), state.join(entry.file_name()));
         if stays(&entry.file_name()) {
             continue;

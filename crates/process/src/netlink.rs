@@ -3,7 +3,7 @@
 //! * Nothing waits in one that is captured: an answer, or what follows of one, is there when its question returns.
 //! * What changes between a checkpoint and its resume is not told.
 
-use crate::sockets::{SocketOption, number};
+use crate::sockets::{self, SocketOption, number};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{
@@ -69,16 +69,14 @@ impl Netlink {
     pub fn of(fd: BorrowedFd<'_>) -> io::Result<Netlink> {
         let peer = getpeername(fd)?.map(SocketAddrNetlink::try_from).transpose()?;
         let option = |&(level, name)| Ok((level, name, socket::option_of(fd, level, name)?));
-        const RECEIVES: i32 = 2; // SOCK_RCVBUF_LOCK
-        let is_chosen = number(&socket::option(fd, libc::SO_BUF_LOCK)?) & RECEIVES != 0;
-        let size = || socket::option(fd, libc::SO_RCVBUF).map(|value| number(&value) / 2);
+        let [_, buffer] = sockets::buffers(fd)?;
         Ok(Netlink {
             kind: number(&socket::option(fd, libc::SO_TYPE)?).cast_unsigned(),
             port: SocketAddrNetlink::try_from(getsockname(fd)?)?.pid(),
             groups: socket::option_of(fd, libc::SOL_NETLINK, libc::NETLINK_LIST_MEMBERSHIPS)?,
             peer: peer.map_or((0, 0), |peer| (peer.pid(), peer.groups())),
             options: OPTIONS.iter().map(option).collect::<io::Result<_>>()?,
-            buffer: is_chosen.then(size).transpose()?,
+            buffer,
         })
     }
 
@@ -89,14 +87,7 @@ impl Netlink {
     pub fn again(&self, same_port: bool) -> io::Result<OwnedFd> {
         let kind = SocketType::from_raw(self.kind);
         let fd = socket_with(AddressFamily::NETLINK, kind, SocketFlags::CLOEXEC, None)?; // NETLINK_ROUTE
-        for (level, name, value) in &self.options {
-            if socket::option_of(fd.as_fd(), *level, *name)? != *value {
-                socket::set_option_of(fd.as_fd(), *level, *name, value)?;
-            }
-        }
-        if let Some(size) = self.buffer {
-            socket::set_option(fd.as_fd(), libc::SO_RCVBUF, &size.to_ne_bytes())?;
-        }
+        sockets::set_options(fd.as_fd(), &self.options, [None, self.buffer])?;
         if self.port != 0 {
             let port = if same_port { self.port } else { 0 };
             bind(&fd, &SocketAddrNetlink::new(port, 0))?;

@@ -250,15 +250,10 @@ impl Sockets {
             }
             options.push((level, name, value));
         }
-        let locked = number(&socket::option(fd, libc::SO_BUF_LOCK)?);
-        let buffer = |bit: i32, name| match locked & bit {
-            0 => Ok(None),
-            _ => socket::option(fd, name).map(|value| Some(number(&value) / 2)),
-        };
         Ok(Socket {
             address: address.into(),
             options,
-            buffers: [buffer(1, libc::SO_SNDBUF)?, buffer(2, libc::SO_RCVBUF)?],
+            buffers: buffers(fd)?,
         })
     }
 
@@ -273,6 +268,41 @@ impl Sockets {
         }
         Ok(())
     }
+}
+
+/// The sizes of a socket's buffers that its program chose, as [`Socket::buffers`] has them.
+///
+/// # Errors
+/// When the system refuses a look.
+pub fn buffers(fd: BorrowedFd<'_>) -> io::Result<[Option<i32>; 2]> {
+    let locked = number(&socket::option(fd, libc::SO_BUF_LOCK)?);
+    let buffer = |bit: i32, name| match locked & bit {
+        0 => Ok(None),
+        _ => socket::option(fd, name).map(|value| Some(number(&value) / 2)),
+    };
+    Ok([buffer(1, libc::SO_SNDBUF)?, buffer(2, libc::SO_RCVBUF)?])
+}
+
+/// Gives a socket these options and sizes of buffers.
+///
+/// # Errors
+/// When the system refuses one.
+pub fn set_options(
+    fd: BorrowedFd<'_>,
+    options: &[SocketOption],
+    buffers: [Option<i32>; 2],
+) -> io::Result<()> {
+    for (level, name, value) in options {
+        if socket::option_of(fd, *level, *name)? != *value {
+            socket::set_option_of(fd, *level, *name, value)?;
+        }
+    }
+    for (name, size) in [libc::SO_SNDBUF, libc::SO_RCVBUF].into_iter().zip(buffers) {
+        if let Some(size) = size {
+            socket::set_option(fd, name, &size.to_ne_bytes())?;
+        }
+    }
+    Ok(())
 }
 
 /// The number that the bytes of an option are; 0 if they are fewer.

@@ -12,7 +12,7 @@
 //! * The directory is locked by whoever runs the program in it.
 //! * `kind` is written last when a state is made, so a directory with one is complete.
 
-use crate::copy::{OLDER, sync};
+use crate::copy::{OLDER, entries, sync};
 use crate::error::{Error, Result};
 use crate::going_back;
 use crate::sockets::Replies;
@@ -252,22 +252,10 @@ fn lacks_checkpoint(path: &Path) -> bool {
     recovered.is_ok_and(|recovered| recovered.epoch == 0) && !path.join(OLDER).exists()
 }
 
-fn entries(directory: &Path) -> Result<Vec<fs::DirEntry>> {
-    let entries = fs::read_dir(directory).and_then(Iterator::collect);
-    entries.map_err(Error::file("cannot list", directory))
-}
-
 /// Removes all that is in a directory.
 fn clear(directory: &Path) -> Result<()> {
-    for entry in entries(directory)? {
-        let path = entry.path();
-        let removed = match entry.file_type() {
-            Ok(kind) if kind.is_dir() => fs::remove_dir_all(&path),
-            _ => fs::remove_file(&path),
-        };
-        removed.map_err(Error::file("cannot remove", &path))?;
-    }
-    Ok(())
+    let mut inside = entries(directory)?.into_iter();
+    inside.try_for_each(|entry| going_back::remove_all(&entry.path()))
 }
 
 /// Where a write is of 4 KiB at least, changed lines of 64 bytes are packed together; memory takes them as they are.

@@ -71,7 +71,7 @@ struct Work {
     /// With a budget: the loaded pages from where the clock stands. A page that was discarded stays here, and comes once
     /// more when it is brought again.
     clock: VecDeque<usize>,
-    /// The clock does not go round while no more pages are loaded.
+    /// The clock rests until more pages than these are loaded.
     enough: usize,
     /// Loaded pages.
     resident: usize,

@@ -1,12 +1,11 @@
 //! The program's sockets while they are made again.
 
-use crate::sockets::Socket;
+use crate::sockets::{self, Socket};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use twinpage_os::socket;
 
 /// The program's sockets, by the number of their descriptor.
 #[derive(Debug, Default)]
@@ -42,17 +41,7 @@ pub(super) fn new(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd
 
 /// Gives a socket the options and the sizes of buffers that the program's had.
 pub(super) fn set_options(fd: &OwnedFd, socket: &Socket) -> io::Result<()> {
-    for (level, name, value) in &socket.options {
-        if socket::option_of(fd.as_fd(), *level, *name)? != *value {
-            socket::set_option_of(fd.as_fd(), *level, *name, value)?;
-        }
-    }
-    for (name, size) in [libc::SO_SNDBUF, libc::SO_RCVBUF].into_iter().zip(socket.buffers) {
-        if let Some(size) = size {
-            socket::set_option(fd.as_fd(), name, &size.to_ne_bytes())?;
-        }
-    }
-    Ok(())
+    sockets::set_options(fd.as_fd(), &socket.options, socket.buffers)
 }
 
 /// The same address, for a socket of this family.

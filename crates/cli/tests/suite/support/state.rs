@@ -19,12 +19,17 @@ pub(crate) struct Killed {
     pub(crate) stdout: Vec<u8>,
 }
 
+macro_rules! counting {
+    () => {
+        "for ((i = 1; i <= 12; i++)); do for ((j = 0; j < (i < 6 ? 20000 : 2000); j++)); do :; done; echo $i; done"
+    };
+}
+
 /// Counts for a while in bash and prints as it goes, from the sixth line on faster; its output is known beforehand.
-pub(crate) const COUNTING: &str = "for ((i = 1; i <= 12; i++)); do for ((j = 0; j < (i < 6 ? 20000 : 2000); j++)); do :; done; echo $i; done";
+pub(crate) const COUNTING: &str = counting!();
 
 /// The same of three processes.
-const COUNTING_IN_A_PIPELINE: &str = "for ((i = 1; i <= 12; i++)); do for ((j = 0; j < (i < 6 ? 20000 : 2000); j++)); do :; done; echo $i; done | \
-     while read -r i; do echo $i; done";
+const COUNTING_IN_A_PIPELINE: &str = concat!(counting!(), " | while read -r i; do echo $i; done");
 
 impl Killed {
     /// Runs a counting program, and kills it when it has printed some lines.
