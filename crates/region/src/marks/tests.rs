@@ -213,7 +213,7 @@ fn a_lost_cut_comes_with_the_next() {
     assert_eq!(apply(&mut frozen, &mut image), 6);
     assert_eq!(
         [0, 3, far].map(|page| image[page * PAGE + 66]),
-        [1, 9, 1 + far as u8]
+        [1, 9, (1 + far) as u8]
     );
 }
 
