@@ -4,7 +4,8 @@
 //! 25 µs, more than all the rest of a call, and 60 where that one is virtual and stands still; on one processor it takes
 //! about 2. So a thread is bound that makes a call now and then, and not only one that does nothing else.
 //!
-//! * A thread is bound from its second call in a row on, and for 50 ms at most: the scheduler then has its say.
+//! * A thread is bound from its second call in a row on, a new process from its first stop on, and for 50 ms at most: the
+//!   scheduler then has its say.
 //! * The program does not see it. Its processors are given back before it asks for them, changes them or makes a thread,
 //!   before it opens a file of `/proc`, and before a checkpoint.
 //! * What another process chose for the thread meanwhile stays.
@@ -54,14 +55,26 @@ impl SharedProcessor {
         if self.last.is_some_and(follows) {
             self.in_a_row = self.in_a_row.saturating_add(1);
         } else {
-            self.in_a_row = 1;
             self.part();
+            self.in_a_row = 1;
         }
         self.last = Some((tid, now));
         if self.bound.is_none() && self.in_a_row >= CALLS {
-            // Best effort: without it calls are as right, and slower.
-            self.bound = Pid::from_raw(tid).and_then(|thread| bind(thread, now).ok().flatten());
+            self.bind_to(tid, now);
         }
+    }
+
+    /// Best effort: without it calls are as right, and slower.
+    fn bind_to(&mut self, tid: Tid, now: Instant) {
+        self.bound = Pid::from_raw(tid).and_then(|thread| bind(thread, now).ok().flatten());
+    }
+
+    /// A new process stopped: it makes one call after another, and the program that it executes does until it is linked.
+    pub(super) fn began(&mut self, tid: Tid) {
+        let now = Instant::now();
+        self.part();
+        (self.last, self.in_a_row) = (Some((tid, now)), CALLS);
+        self.bind_to(tid, now);
     }
 
     /// The tracer's alarm rang.
