@@ -1,6 +1,6 @@
 # `make test` is the whole gate; `.ci/run` installs what it needs on a fresh machine and runs it.
 
-.PHONY: test lint install before-resolving power power-short miri miri-core miri-versions miri-collections miri-liars miri-window miri-marks miri-orders sanitize sanitize-address sanitize-address-short sanitize-thread toolchain nightly campaigns test-programs test-others test-lab test-library test-crates test-docs bench traces
+.PHONY: test lint install before-resolving power power-short miri miri-core miri-versions miri-collections miri-liars miri-window miri-marks miri-orders sanitize sanitize-address sanitize-address-short sanitize-thread toolchain nightly campaigns compile test-all test-in-front test-programs test-others test-lab test-library test-crates test-docs bench traces
 
 # How tests are compiled: for campaigns as a release is, for the gate in half the time (`Cargo.toml`).
 PROFILE = release
@@ -8,24 +8,33 @@ TEST = --profile $(PROFILE) --workspace --features twinpage/serde --no-fail-fast
 # A shell ignores signals for what it runs in the background; some tests send them.
 RUN_TESTS = env --default-signal cargo test --lib --bins --tests $(TEST)
 
-# The programs under `twinpage run` come first and by themselves: much of such a test waits for programs that it kills,
-# so twice as many run at once as there are processors, and whatever computes beside them makes all of them wait. What
-# comes then is run side by side; Clippy and the lab have what the others leave, and Clippy a target directory of its
-# own: none waits for the other.
-LAST = chrt --idle 0
+# Clippy and the tests are compiled alike, so that build scripts and derive macros are compiled once.
+#
+# The programs under `twinpage run` come first: much of such a test waits for programs that it kills, so twice as many run
+# at once as there are processors. The lab's tests and those of documents only compute: they have the processor time
+# that is left, in sessions of their own (`.ci/last`).
+LAST = .ci/last
 test: export RUST_TEST_THREADS = 4
 # The errors of code that does not compile are compared (trybuild): nothing of that is run.
 test: export CARGO_PROFILE_DEV_OPT_LEVEL = 0
 test: export CARGO_PROFILE_DEV_DEBUG = false
-test: PROFILE = gate
+test compile: export RUSTC_WORKSPACE_WRAPPER = $(CURDIR)/.ci/rustc
+test compile: PROFILE = gate
 test:
 	cargo fmt --all --check
+	$(MAKE) -k -j1 PROFILE=$(PROFILE) lint test-all
+
+test-all: compile
+	$(MAKE) -k -j3 test-in-front test-lab test-docs
+compile:
 	$(RUN_TESTS) --no-run
-	$(MAKE) -k PROFILE=$(PROFILE) test-programs test-others
+test-in-front:
+	$(MAKE) -k -j1 test-programs test-others
+test-others:
+	$(MAKE) -k -j2 test-library test-crates
 
 lint:
-	CARGO_TARGET_DIR=target/lint $(LAST) cargo clippy --profile lint --workspace --all-targets \
-		--features twinpage/serde -- -D warnings
+	cargo clippy --profile gate --workspace --all-targets --features twinpage/serde -- -D warnings
 
 # A part of the tests: the programs under `twinpage run` and the command; regions and arrays; the lab; all else.
 PART = env TWINPAGE_PART=$(1) $(RUN_TESTS) --config 'target."cfg(unix)".runner="$(CURDIR)/.ci/part"'
@@ -33,8 +42,6 @@ test-programs:
 	$(call PART,programs)
 test-lab:
 	$(LAST) $(call PART,lab)
-test-others:
-	$(MAKE) -k -j5 test-library test-crates test-lab test-docs lint
 test-library:
 	$(call PART,library)
 test-crates:
