@@ -18,6 +18,15 @@ pub const BUILT_IN: [(&str, &str); 8] = [
     ("optane-like", include_str!("../../devices/optane-like.toml")),
 ];
 
+/// Channels of a device.
+pub(crate) const MOST_CHANNELS: u32 = 16;
+/// Bytes of a row buffer: a request counts its lines in 16 bits.
+const MOST_BUFFER: u64 = 1 << 20;
+/// Bytes of a device.
+const MOST_BYTES: u128 = 1 << 50;
+/// Cycles of any of its times: a sum of some of them is still a time.
+const MOST_CYCLES: u64 = 1_000_000_000;
+
 /// A device, resolved to cycles and bytes.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Device {
@@ -298,11 +307,21 @@ fn check_shape(place: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
     if shape.row_buffer.is < shape.burst.is || shape.row.is < shape.row_buffer.is {
         return Err(place.wrong("shape", "row_buffer", "must hold a burst and lie in a row"));
     }
+    if shape.row_buffer.is.0 > MOST_BUFFER {
+        return Err(place.wrong("shape", "row_buffer", "1 MiB at most"));
+    }
+    if shape.channels > MOST_CHANNELS {
+        return Err(place.wrong("shape", "channels", format!("{MOST_CHANNELS} at most")));
+    }
     if shape.ranks > 16 {
         return Err(place.wrong("shape", "ranks", "more than 16 in a channel"));
     }
     if u64::from(shape.ranks) * u64::from(shape.banks) > 64 {
         return Err(place.wrong("shape", "banks", "more than 64 in a channel"));
+    }
+    let banks = u128::from(shape.channels) * u128::from(shape.ranks) * u128::from(shape.banks);
+    if banks * u128::from(shape.rows) * u128::from(shape.row.is.0) > MOST_BYTES {
+        return Err(place.wrong("shape", "rows", "the device would hold more than 1 PiB"));
     }
     if !(1..=LONGEST_CYCLE_FS).contains(&said.clock.t_ck.is.0) {
         return Err(place.wrong("clock", "t_ck", "a cycle must last, and a microsecond at most"));
@@ -327,6 +346,30 @@ fn check_shape(place: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
 }
 
 fn check_timing(place: SourceText<'_>, timing: &Timing) -> Result<(), ConfigError> {
+    for (table, key, cycles) in [
+        ("timing", "command", timing.command),
+        ("timing", "cl", timing.cl),
+        ("timing", "cwl", timing.cwl),
+        ("timing", "burst", timing.burst),
+        ("timing", "t_rcd", timing.rcd),
+        ("timing", "t_rp", timing.rp),
+        ("timing", "t_ras", timing.ras),
+        ("timing", "t_rc", timing.rc),
+        ("timing", "t_ccd", timing.ccd),
+        ("timing", "t_rrd", timing.rrd),
+        ("timing", "t_faw", timing.faw),
+        ("timing", "t_wr", timing.wr),
+        ("timing", "t_wtr", timing.wtr),
+        ("timing", "t_rtp", timing.rtp),
+        ("timing", "t_rtrs", timing.rtrs),
+        ("timing", "write_pulse", timing.write_pulse),
+        ("refresh", "t_refi", timing.refi),
+        ("refresh", "t_rfc", timing.rfc),
+    ] {
+        if cycles > MOST_CYCLES {
+            return Err(place.wrong(table, key, format!("{cycles} cycles; {MOST_CYCLES} at most")));
+        }
+    }
     for (key, cycles) in [("cl", timing.cl), ("burst", timing.burst), ("t_rcd", timing.rcd)] {
         if cycles == 0 {
             return Err(place.wrong("timing", key, "must last a cycle at least"));

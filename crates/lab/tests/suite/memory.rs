@@ -102,6 +102,31 @@ mod it_runs {
                 format!("line {}", line("drain_to")),
             ),
             ("t_faw = \"24 cycles\"\n", "", "missing field `t_faw`".into()),
+            (
+                "channels = 1",
+                "channels = 32",
+                format!("line {}: `channels` of [shape]: 16 at most", line("channels")),
+            ),
+            (
+                "row = \"8 KiB\"          # consecutive bytes of a bank\nrow_buffer = \"8 KiB\"",
+                "row = \"2 MiB\"\nrow_buffer = \"2 MiB\"",
+                "`row_buffer` of [shape]: 1 MiB at most".into(),
+            ),
+            (
+                "rows = 65536\nrow = \"8 KiB\"",
+                "rows = 4294967296\nrow = \"1 MiB\"",
+                format!("line {}: `rows` of [shape]", line("rows")),
+            ),
+            (
+                "cl = \"11 cycles\"",
+                "cl = \"3 s\"",
+                format!("line {}: `cl` of [timing]", line("cl =")),
+            ),
+            (
+                "t_rfc = \"208 cycles\"",
+                "t_rfc = \"3 s\"",
+                format!("line {}: `t_rfc` of [refresh]", line("t_rfc")),
+            ),
         ] {
             let said = wrong(from, to);
             assert!(
