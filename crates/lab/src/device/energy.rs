@@ -15,6 +15,9 @@ pub struct Model {
     pub idle_w: f64,
     /// A rank with a row open.
     pub open_w: f64,
+    /// Whether these are of each rank; otherwise a channel has them once. It follows from how the file gives energy.
+    #[serde(skip)]
+    pub by_rank: bool,
 }
 
 /// Commands issued, to be priced.

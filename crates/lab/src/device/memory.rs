@@ -187,7 +187,7 @@ impl Memory {
             .iter()
             .map(|channel| channel.banks().open_cycles(cycle))
             .sum();
-        let standing = match self.device.energy.refresh_j > 0.0 {
+        let standing = match self.device.energy.by_rank {
             true => self
                 .device
                 .energy

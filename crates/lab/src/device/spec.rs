@@ -197,7 +197,11 @@ impl Device {
         let timing = resolve(&said, cycle_fs);
         check_timing(place, &timing)?;
         let energy = match (&said.energy.currents, &said.energy.accesses) {
-            (Some(currents), None) => by_current(currents, &timing, cycle_fs),
+            (Some(currents), None) => {
+                let energy = by_current(currents, &timing, cycle_fs);
+                check_energy(place, &energy)?;
+                energy
+            }
             (None, Some(accesses)) => Model {
                 activate_j: accesses.activate.is.0,
                 read_j: accesses.read.is.0,
@@ -205,6 +209,7 @@ impl Device {
                 refresh_j: 0.0,
                 idle_w: accesses.leakage.is.0,
                 open_w: accesses.leakage.is.0,
+                by_rank: false,
             },
             _ => {
                 return Err(place.wrong(
@@ -282,6 +287,7 @@ fn by_current(said: &Currents, timing: &Timing, cycle_fs: u64) -> Model {
         refresh_j: volts * (said.idd5ab.is.0 - idd3n) * seconds(timing.rfc),
         idle_w: volts * idd2n,
         open_w: volts * idd3n,
+        by_rank: true,
     }
 }
 
@@ -340,6 +346,21 @@ fn check_shape(place: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
                 key,
                 "cannot be: 1 <= reads, writes <= 4096; drain_to < drain_from <= writes; hit_streak >= 1",
             ));
+        }
+    }
+    Ok(())
+}
+
+/// A command takes what a current is above that of standing by, which it then must be.
+fn check_energy(place: SourceText<'_>, energy: &Model) -> Result<(), ConfigError> {
+    for (key, joules) in [
+        ("idd0", energy.activate_j),
+        ("idd4r", energy.read_j),
+        ("idd4w", energy.write_j),
+        ("idd5ab", energy.refresh_j),
+    ] {
+        if joules < 0.0 {
+            return Err(place.wrong("energy.currents", key, "less than the device draws standing by"));
         }
     }
     Ok(())

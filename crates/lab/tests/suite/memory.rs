@@ -304,6 +304,25 @@ mod the_timings_are_right {
         probe("pcm", &first, (Read, 1), t.cwl + t.burst + t.wtr);
     }
 
+    /// Currents are those of a rank, whether it is refreshed or not; leakage is a channel's.
+    #[test]
+    fn standing_by_costs_each_rank_its_current() {
+        let text = include_str!("../../devices/ddr3-1600k.toml");
+        let from = text.find("[refresh]").unwrap();
+        let to = text.find("[queue]").unwrap();
+        let text = format!("{}{}", &text[..from], &text[to..]);
+        let device = Device::parse("mine.toml", &text).unwrap();
+        let joules = Memory::new(device.clone()).energy_j(1000);
+        let seconds = 1000.0 * device.cycle_fs as f64 * 1e-15;
+        let idle_w = 8.0 * 1.35 * 0.032;
+        assert!((joules / (2.0 * idle_w * seconds) - 1.0).abs() < 1e-9, "{joules}");
+        let wrong = text.replace("idd0 = \"55 mA\"", "idd0 = \"5 mA\"");
+        let why = Device::parse("mine.toml", &wrong).unwrap_err().to_string();
+        assert!(why.contains("`idd0` of [energy.currents]"), "{why}");
+        let pcm = Memory::new(Device::find("pcm").unwrap()).energy_j(1000);
+        assert!((pcm / (3.120_202 * 2.5e-6) - 1.0).abs() < 1e-9, "{pcm}");
+    }
+
     #[test]
     fn refresh_takes_its_time_and_comes_round() {
         let device = device("ddr3-1600k");
