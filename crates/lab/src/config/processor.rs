@@ -85,12 +85,19 @@ pub(crate) fn shape(
         return Err(source.wrong("cpu", "state", "at most 1 MiB"));
     }
     if let Some(front) = &cpu.front {
-        if front.branch_misses > 1000 || front.fetch_misses > 1000 {
-            return Err(source.wrong("cpu.front", "branch_misses", "of a thousand instructions"));
+        for (key, misses) in [
+            ("branch_misses", front.branch_misses),
+            ("fetch_misses", front.fetch_misses),
+        ] {
+            if misses > 1000 {
+                let why = format!("{misses} cannot be: of a thousand instructions, so 1000 at most");
+                return Err(source.wrong("cpu.front", key, why));
+            }
         }
-        let spans = [&front.branch, &front.fetch];
-        if spans.iter().any(|span| span.is.fs(cycle_fs) > 1_000_000_000_000) {
-            return Err(source.wrong("cpu.front", "branch", "a millisecond at most"));
+        for (key, span) in [("branch", &front.branch), ("fetch", &front.fetch)] {
+            if span.is.fs(cycle_fs) > 1_000_000_000_000 {
+                return Err(source.wrong("cpu.front", key, "a millisecond at most"));
+            }
         }
     }
     if let Some(tlb) = &cpu.tlb

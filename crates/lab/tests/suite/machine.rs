@@ -426,6 +426,16 @@ fn a_damaged_machine_file_is_refused_with_its_line() {
             "interval = 30000000",
             format!("line {}", line("interval")),
         ),
+        (
+            "fetch_misses = 5 ",
+            "fetch_misses = 1001 ",
+            format!("line {}: `fetch_misses`", line("fetch_misses")),
+        ),
+        (
+            "fetch = \"12 cycles\"",
+            "fetch = \"2 ms\"",
+            format!("line {}: `fetch`", line("fetch =")),
+        ),
         ("overlap = false\n", "", "missing field `overlap`".into()),
     ] {
         assert!(good.contains(from), "{from}");
