@@ -247,7 +247,12 @@ impl Config {
     /// # Errors
     /// When a part would be too small to be one.
     pub fn smaller(&self, by: u64) -> Result<Config, ConfigError> {
-        let refused = ConfigError::too_small(&self.name, "machine", by, "each cache a set");
+        let refused = ConfigError::too_small(
+            &self.name,
+            "machine",
+            by,
+            "each cache a set, and epochs that last",
+        );
         if !by.is_power_of_two() {
             return Err(refused);
         }
@@ -271,6 +276,7 @@ impl Config {
         plan.instructions /= by;
         let sets = |level: &Level| level.bytes >= 64 * u64::from(level.ways);
         let fits = plan.shape.levels.iter().all(sets)
+            && plan.interval_fs > 0
             && plan.controller.dram_bytes >= 64 * 4096
             && (config.plan.controller.tables_beside
                 || config.thynvm_bytes() + 64 * 4096 <= config.plan.controller.dram_bytes);
@@ -403,7 +409,7 @@ fn check(source: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
         (
             "checkpoint",
             "interval",
-            said.checkpoint.interval.is != Span::Cycles(0),
+            said.checkpoint.interval.is.fs(1) > 0,
             "an epoch must last",
         ),
         (

@@ -427,6 +427,11 @@ fn a_damaged_machine_file_is_refused_with_its_line() {
             format!("line {}", line("interval")),
         ),
         (
+            "interval = \"30000000 cycles\"",
+            "interval = \"0 ns\"",
+            format!("line {}: `interval` of [checkpoint]", line("interval")),
+        ),
+        (
             "fetch_misses = 5 ",
             "fetch_misses = 1001 ",
             format!("line {}: `fetch_misses`", line("fetch_misses")),
@@ -447,6 +452,16 @@ fn a_damaged_machine_file_is_refused_with_its_line() {
     let machine = Config::find("dpc").unwrap();
     assert_eq!(machine.hash(), Config::find("dpc").unwrap().hash());
     assert_ne!(machine.hash(), Config::find("twins").unwrap().hash());
+}
+
+/// A machine so small that its epochs last no time would end them for ever.
+#[test]
+fn epochs_of_a_smaller_machine_last() {
+    let config = Config::with("dpc", &["checkpoint.interval=0.0001 ps".into()]);
+    assert!(config.unwrap_err().to_string().contains("an epoch must last"));
+    let config = Config::with("dpc", &["checkpoint.interval=0.01 ps".into()]).unwrap();
+    let why = config.smaller(64).unwrap_err().to_string();
+    assert!(why.contains("epochs that last"), "{why}");
 }
 
 /// Core 0 ends after some batches; the others wait for more from it.
