@@ -193,6 +193,7 @@ impl Config {
         let shape = shape(source, &said.cpu, &said.cache, MOST_CORES)?;
         let controller = controller(source, &said, cycle_fs)?;
         check(source, &said)?;
+        check_devices(source, &controller, said.nvm.size.is.0)?;
         Ok(Config {
             overlap: said.checkpoint.overlap,
             plan: Plan {
@@ -320,6 +321,13 @@ fn controller(source: SourceText<'_>, said: &File, cycle_fs: u64) -> Result<Sett
                 format!("{channels} cannot be: 1, 2, 4, 8 or 16"),
             ));
         }
+        if nvm.rows * u64::from(nvm.channels) < u64::from(channels) {
+            let why = format!(
+                "{channels} cannot be: {} has less rows than that in a bank",
+                nvm.name
+            );
+            return Err(source.wrong("nvm", "channels", why));
+        }
         nvm.set_channels(channels);
     }
     Ok(Setting {
@@ -344,6 +352,20 @@ fn controller(source: SourceText<'_>, said: &File, cycle_fs: u64) -> Result<Sett
         write_buffer_lines: said.nvm.write_buffer.is.0 / 64,
         pre_allocate: said.table.pre_allocate,
     })
+}
+
+/// Both memories hold what they are to hold: past its end a device would begin again at its first row.
+fn check_devices(source: SourceText<'_>, setting: &Setting, nvm_bytes: u64) -> Result<(), ConfigError> {
+    for (table, device, bytes) in [
+        ("dram", &setting.dram, setting.dram_bytes),
+        ("nvm", &setting.nvm, nvm_bytes),
+    ] {
+        if bytes > device.bytes() {
+            let (name, most) = (&device.name, device.bytes());
+            return Err(source.wrong(table, "size", format!("its device, {name}, holds {most} bytes")));
+        }
+    }
+    Ok(())
 }
 
 fn check(source: SourceText<'_>, said: &File) -> Result<(), ConfigError> {

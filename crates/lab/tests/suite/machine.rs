@@ -454,6 +454,24 @@ fn a_damaged_machine_file_is_refused_with_its_line() {
     assert_ne!(machine.hash(), Config::find("twins").unwrap().hash());
 }
 
+#[test]
+fn a_memory_is_no_larger_than_its_device() {
+    let refused = |set: &[&str]| {
+        let set: Vec<String> = set.iter().map(|&set| set.into()).collect();
+        Config::with("dpc", &set).unwrap_err().to_string()
+    };
+    let why = refused(&["nvm.size=16 GiB"]);
+    assert!(
+        why.contains("`size` of [nvm]") && why.contains("8589934592 bytes"),
+        "{why}"
+    );
+    let why = refused(&["dram.size=16 GiB", "nvm.size=32 GiB"]);
+    assert!(
+        why.contains("`size` of [dram]") && why.contains("8589934592 bytes"),
+        "{why}"
+    );
+}
+
 /// A machine so small that its epochs last no time would end them for ever.
 #[test]
 fn epochs_of_a_smaller_machine_last() {
