@@ -3,6 +3,7 @@
 //! A number without a unit, with a unit of another kind, or that cannot be (negative, not finite,
 //! too large) is an error; serde tells the line.
 
+use crate::text::{ConfigError, SourceText};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,6 +14,24 @@ pub const FS_PER_NS: u64 = 1_000_000;
 /// Femtoseconds of the longest cycle of a clock, and the most cycles a file can give. Their product is the longest time.
 pub const LONGEST_CYCLE_FS: u64 = 1_000_000_000;
 const MOST_CYCLES: f64 = 9e9;
+
+/// The longest single latency of a machine, in femtoseconds.
+const LONGEST_LATENCY_FS: u64 = 1_000_000_000_000_000;
+/// The end of simulated time: what is added to one before it does not pass the end of the numbers.
+const END_FS: u64 = 1 << 63;
+
+/// Whether simulated time has not come to its end.
+///
+/// # Errors
+/// It has, and what to do.
+pub(crate) fn in_time(now: u64) -> Result<(), String> {
+    match now < END_FS {
+        true => Ok(()),
+        false => Err(
+            "simulated time ends after two and a half hours: make the run shorter, or times of the machine file".into(),
+        ),
+    }
+}
 
 /// A kind of quantity that can be read from a number and a unit.
 pub trait Unit: Sized + Copy {
@@ -143,6 +162,24 @@ impl Unit for Span {
                 (number.fract() == 0.0 && number <= MOST_CYCLES).then_some(Span::Cycles(number as u64))
             }
             _ => time(number, unit).map(Span::Time),
+        }
+    }
+}
+
+impl Quantity<Span> {
+    /// `key` of `[table]` is a latency of a machine with such a clock.
+    ///
+    /// # Errors
+    /// It is longer than one can be.
+    pub(crate) fn check_latency(
+        &self,
+        source: SourceText<'_>,
+        (table, key): (&str, &str),
+        cycle_fs: u64,
+    ) -> Result<(), ConfigError> {
+        match self.is.fs(cycle_fs) <= LONGEST_LATENCY_FS {
+            true => Ok(()),
+            false => Err(source.wrong(table, key, "a second at most")),
         }
     }
 }

@@ -208,6 +208,13 @@ impl Hardware {
             return Err(source.wrong("memory", "channels", "1, 2, 4, 8 or 16"));
         }
         let cycle_fs = cpu.clock.is.cycle_fs;
+        for (place, latency) in [
+            (("memory", "path"), &memory.path),
+            (("fence", "sfence"), &fence.sfence),
+            (("fence", "mfence"), &fence.mfence),
+        ] {
+            latency.check_latency(source, place, cycle_fs)?;
+        }
         let mut device = Device::find(&memory.device).map_err(|why| source.wrong("memory", "device", why))?;
         device.channels = memory.channels;
         Ok(Hardware {

@@ -12,6 +12,7 @@ use crate::machine::core::{Core, NO_REQUEST, Pending, Stall, State, Waiter};
 use crate::machine::hierarchy::{Access, Hierarchy};
 use crate::machine::miss_file::MissFile;
 use crate::op::{Kind, LINE_BYTES, Op};
+use crate::quantity::in_time;
 use crate::space::Port;
 use crate::workload::image::filled;
 use crate::workload::{Progress, Workload};
@@ -184,6 +185,9 @@ impl<'w> Machine<'w> {
         while self.counts.transactions < transactions {
             let behind = self.behind();
             let limit = behind.map_or(u64::MAX, |this| self.cores[this].core.now);
+            if behind.is_some() {
+                in_time(limit).map_err(|why| format!("{}: {why}", self.workload.name()))?;
+            }
             match (self.memory.next(limit.min(self.crash_at)), behind) {
                 (Some(event), _) => self.take(event),
                 (None, _) if self.is_crashed(limit) => return Ok(()),

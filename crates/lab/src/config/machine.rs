@@ -194,6 +194,12 @@ impl Config {
         let controller = controller(source, &said, cycle_fs)?;
         check(source, &said)?;
         check_devices(source, &controller, said.nvm.size.is.0)?;
+        for (place, latency) in [
+            (("dram", "lookup"), &said.dram.lookup),
+            (("table", "lookup"), &said.table.lookup),
+        ] {
+            latency.check_latency(source, place, cycle_fs)?;
+        }
         Ok(Config {
             overlap: said.checkpoint.overlap,
             plan: Plan {

@@ -105,6 +105,9 @@ pub(crate) fn shape(
     {
         return Err(source.wrong("cpu.tlb", "entries", "a power of two, 4 to 4096"));
     }
+    if let Some(tlb) = &cpu.tlb {
+        tlb.walk.check_latency(source, ("cpu.tlb", "walk"), cycle_fs)?;
+    }
     let events_fs = cpu.front.as_ref().map_or(0, |front| {
         let branches = front.branch_misses * front.branch.is.fs(cycle_fs);
         (branches + front.fetch_misses * front.fetch.is.fs(cycle_fs)) / 1000
@@ -128,6 +131,7 @@ pub(crate) fn shape(
                 format!("{bytes} bytes in {ways} ways are no power of two of sets"),
             ));
         }
+        cache.latency.check_latency(source, (name, "latency"), cycle_fs)?;
         levels.push(Level {
             bytes,
             ways: cache.ways,

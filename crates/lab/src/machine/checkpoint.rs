@@ -4,6 +4,7 @@ use super::Machine;
 use super::Mode;
 use super::core::{Stall, State};
 use super::run::context;
+use crate::quantity::in_time;
 use std::collections::BTreeMap;
 use twinpage_core::Error;
 
@@ -78,6 +79,7 @@ impl Machine<'_> {
             if let Some(error) = self.controller.failed.take() {
                 return Err(error);
             }
+            in_time(self.controller.now()).map_err(Error::Invalid)?;
             if self.controller.now() >= self.crash_at {
                 return Ok(false);
             }

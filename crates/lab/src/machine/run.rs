@@ -8,6 +8,7 @@ use super::{Machine, Mode, Plan};
 use crate::controller::nvm::Nvm;
 use crate::controller::{Answer, Controller, Source};
 use crate::op::{self, Kind, Op};
+use crate::quantity::in_time;
 use crate::schemes::{SchemeName, Setup};
 use crate::space::{Port, Space};
 use crate::workload::image::filled;
@@ -135,6 +136,7 @@ impl<'w> Machine<'w> {
             if let Some(error) = self.controller.failed.take() {
                 return Err(error);
             }
+            in_time(self.controller.now()).map_err(Error::Invalid)?;
             if self.controller.now() >= self.crash_at {
                 return Ok(Ended::Crash);
             }

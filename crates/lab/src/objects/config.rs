@@ -200,6 +200,14 @@ impl Config {
         let mut hardware = Hardware::read(source, &said.cpu, &said.cache, &said.memory, &said.fence)?;
         check(source, &said, hardware.shape.cores)?;
         let cycle_fs = said.cpu.clock.is.cycle_fs;
+        for (key, latency) in [
+            ("spin", &said.lock.spin),
+            ("sleep", &said.lock.sleep),
+            ("wake", &said.lock.wake),
+            ("turnaround", &said.lock.turnaround),
+        ] {
+            latency.check_latency(source, ("lock", key), cycle_fs)?;
+        }
         let fs = |span: &Quantity<Span>| span.is.fs(cycle_fs);
         hardware.shape.cores = said.study.threads.iter().copied().max().unwrap_or(1) + 1;
         let mut device = Device::find(&said.nvm.device).map_err(|why| source.wrong("nvm", "device", why))?;

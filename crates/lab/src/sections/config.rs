@@ -207,6 +207,16 @@ impl Config {
     fn resolve(source: SourceText<'_>, said: File) -> Result<Config, ConfigError> {
         check(source, &said)?;
         let cycle_fs = said.cpu.clock.is.cycle_fs;
+        for (place, latency) in [
+            (("tlb", "walk"), &said.tlb.walk),
+            (("ssp", "near"), &said.ssp.near),
+            (("ssp", "far"), &said.ssp.far),
+            (("ssp", "flip"), &said.ssp.flip),
+            (("ssp", "interrupt"), &said.ssp.interrupt),
+            (("study", "dram"), &said.study.dram),
+        ] {
+            latency.check_latency(source, place, cycle_fs)?;
+        }
         let fs = |span: &Quantity<Span>| span.is.fs(cycle_fs);
         let mut hardware = Hardware::read(source, &said.cpu, &said.cache, &said.memory, &said.fence)?;
         let cores = hardware.shape.cores;

@@ -472,6 +472,18 @@ fn a_memory_is_no_larger_than_its_device() {
     );
 }
 
+#[test]
+fn simulated_time_has_an_end() {
+    let set = |value: &str| Config::with("dpc", &[value.to_owned()]).and_then(|config| config.smaller(64));
+    let why = set("cpu.tlb.walk=2 s").unwrap_err().to_string();
+    assert!(why.contains("`walk` of [cpu.tlb]: a second at most"), "{why}");
+    let mut workload = uniform();
+    let plan = set("cpu.tlb.walk=1 s").unwrap().plan(SchemeKind::DualPage);
+    let mut machine = Machine::new(plan, SchemeKind::DualPage, &mut workload, false).unwrap();
+    let why = machine.run(Stop::default()).unwrap_err().to_string();
+    assert!(why.contains("two and a half hours"), "{why}");
+}
+
 /// A machine so small that its epochs last no time would end them for ever.
 #[test]
 fn epochs_of_a_smaller_machine_last() {
