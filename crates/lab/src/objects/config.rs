@@ -20,6 +20,8 @@ const KIND: Kind = Kind {
 
 /// Runs that many times shorter are much shorter.
 const MUCH: u64 = 16;
+/// Entries of the longest log.
+const MOST_ENTRIES: u64 = 1 << 22;
 /// Functions of the least group.
 const LEAST_GROUP: u64 = 2;
 
@@ -330,8 +332,9 @@ fn check(source: SourceText<'_>, said: &File, cores: usize) -> Result<(), Config
             "study",
             "log_entries",
             study.log_entries.is_power_of_two()
-                && study.log_entries >= 2 * study.group + 4 * MOST_CORES as u64,
-            "a power of two that holds two groups and four entries for each of 64 cores",
+                && study.log_entries >= 2 * study.group + 4 * MOST_CORES as u64
+                && study.log_entries <= MOST_ENTRIES,
+            "a power of two that holds two groups and four entries for each of 64 cores, and 4194304 at most",
         ),
         (
             "study",

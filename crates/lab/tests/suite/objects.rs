@@ -375,6 +375,16 @@ fn a_machine_file_that_cannot_be_says_where() {
         ("cores = 64", "cores = 65", "1 to 64"),
         ("others = [0, 5]", "others = [5, 5]", "two different rows"),
         ("log_entries = 8192", "log_entries = 1024", "holds two groups"),
+        (
+            "log_entries = 8192",
+            "log_entries = 4294967296",
+            "4194304 at most",
+        ),
+        (
+            "turnaround = \"7000 cycles\"",
+            "turnaround = \"2 s\"",
+            "`turnaround` of [lock]",
+        ),
         ("56, 60]", "56, 64]", "from 1 to the number of cores"),
         ("spin = { is", "spins = { is", "spins"),
         ("device = \"simpo-nvram\"", "device = \"tape\"", "tape"),
