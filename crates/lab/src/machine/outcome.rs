@@ -1,7 +1,7 @@
 //! What a run says.
 
 use super::Machine;
-use super::core::{Core, STALLS};
+use super::core::{Core, STALLS, Stall, State};
 use crate::controller::Counts;
 use crate::controller::nvm::Wear;
 use crate::machine::hierarchy::Counts as CacheCounts;
@@ -250,11 +250,16 @@ impl Machine<'_> {
     fn totals(&mut self) -> Base {
         let energy = self.controller.energy_j();
         let sum = |which: usize| self.cores.iter().map(|core: &Core| core.stalls[which]).sum();
+        let mut stalls: [u64; STALLS] = std::array::from_fn(sum);
+        // One that waits for another core's program is told of it when it goes on; until now it stood still as well.
+        let now = self.now();
+        let waiting = self.cores.iter().filter(|core| core.state == State::Waiting);
+        stalls[Stall::Idle as usize] += waiting.map(|core| now.saturating_sub(core.now)).sum::<u64>();
         Base {
             counts: self.controller.counts.clone(),
             caches: self.caches.counts,
             instructions: self.instructions(),
-            stalls: std::array::from_fn(sum),
+            stalls,
             energy,
             table: self.controller.table_accesses(),
         }
@@ -287,7 +292,7 @@ impl Machine<'_> {
         let counts = end.counts.since(&base.counts);
         let time = now - ledger.begun;
         let instructions = end.instructions - base.instructions;
-        let stall = |which: usize| (end.stalls[which] - base.stalls[which]) / FS_PER_NS;
+        let stall = |which: usize| end.stalls[which].saturating_sub(base.stalls[which]) / FS_PER_NS;
         let [dram, nvm, store, checkpoint, idle, ..]: [u64; STALLS] = std::array::from_fn(stall);
         let [eviction, pre_allocation, pages, commit] = counts.nvm_writes;
         let cycles = (time / self.plan.shape.cycle_fs).max(1) * self.plan.shape.cores as u64;

@@ -5,6 +5,7 @@ use twinpage_core::medium::Cause;
 use twinpage_lab::config::machine::Config;
 use twinpage_lab::controller::Order;
 use twinpage_lab::controller::lookup::Backup;
+use twinpage_lab::experiment::Experiment;
 use twinpage_lab::machine::{Ended, Machine, Mode, Outcome, Plan, Stop};
 use twinpage_lab::trace::{Addresses, Clock, Event, Header, NativeWriter, Record};
 use twinpage_lab::workload::list::{self, Setting};
@@ -469,6 +470,31 @@ fn a_memory_is_no_larger_than_its_device() {
     assert!(
         why.contains("`size` of [dram]") && why.contains("8589934592 bytes"),
         "{why}"
+    );
+}
+
+/// A core that waits since the warm-up loses only what it waits for while it is counted.
+#[test]
+fn cores_lose_no_more_time_than_there_is() {
+    let mut config = Config::find("dpc").unwrap().smaller(64).unwrap();
+    (config.plan.warm_up, config.plan.instructions) = (50_000, 600_000);
+    let cores = config.plan.shape.cores as u64;
+    let experiment = Experiment {
+        config,
+        scheme: "dude-tm".parse().unwrap(),
+        workload: "vacation".into(),
+        scale: 1.0 / 64.0,
+        seed: 1,
+        crash_fs: None,
+    };
+    let outcome = experiment.run().unwrap().outcome;
+    let stall = outcome.stall_ns;
+    let lost = stall.dram + stall.nvm + stall.store + stall.checkpoint + stall.idle;
+    assert!(stall.idle > lost / 2, "{stall:?}");
+    assert!(
+        lost <= cores * outcome.time_ns,
+        "{stall:?} in {} ns",
+        outcome.time_ns
     );
 }
 
