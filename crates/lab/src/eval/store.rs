@@ -3,7 +3,8 @@
 //!
 //! * A file's name follows from all that a run depends on: machine, scheme, workload with its traces' content,
 //!   length, seed, and the program that ran it. A run of anything else has another name.
-//! * A file is written whole or not at all.
+//! * A file is written whole or not at all, and ends with a check of its content and of all of the above: one that was
+//!   cut short, changed, or is of another run under this name is not taken.
 
 use super::Run;
 use crate::config;
@@ -35,8 +36,10 @@ impl Store {
     /// The run that `what` describes, if it was done.
     pub(super) fn find(&self, name: &str, what: &str) -> Result<Option<Run>, String> {
         let path = self.path(name, what);
-        match std::fs::read_to_string(&path) {
-            Ok(text) => read(&text)
+        match std::fs::read(&path) {
+            Ok(bytes) => self
+                .checked(&bytes, what)
+                .and_then(read)
                 .map(Some)
                 .map_err(|why| format!("{}: {why}; remove it to have it run again", path.display())),
             Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -48,9 +51,28 @@ impl Store {
     pub(super) fn keep(&self, name: &str, what: &str, run: &Run) -> Result<(), String> {
         let path = self.path(name, what);
         let unfinished = path.with_extension(format!("{}.part", std::process::id()));
-        std::fs::write(&unfinished, write(run)?)
+        let text = write(run)?;
+        let check = self.check(&text, what);
+        std::fs::write(&unfinished, format!("{text}\n{check}\n"))
             .and_then(|()| std::fs::rename(&unfinished, &path))
-            .map_err(|why| format!("{}: {why}", path.display()))
+            .map_err(|why| {
+                let _ = std::fs::remove_file(&unfinished); // half a run is none
+                format!("{}: {why}", path.display())
+            })
+    }
+
+    /// What follows from a run's text and from all it depends on.
+    fn check(&self, text: &str, what: &str) -> String {
+        config::hash(&format!("{}\n{what}\n{text}", self.origin))
+    }
+
+    /// The run in a file, if the file is whole and of the run that `what` describes.
+    fn checked<'a>(&self, bytes: &'a [u8], what: &str) -> Result<&'a str, String> {
+        let text = std::str::from_utf8(bytes).map_err(|_| "not text, so no run".to_owned())?;
+        match text.strip_suffix('\n').and_then(|text| text.rsplit_once('\n')) {
+            Some((run, check)) if check == self.check(run, what) => Ok(run),
+            _ => Err("cut short, changed, or another run's".into()),
+        }
     }
 }
 

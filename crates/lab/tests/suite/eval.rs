@@ -393,19 +393,24 @@ fn runs_of_several_processes_become_one_evaluation() {
     let merged = evaluate(&request, &|_, _, _| ()).unwrap();
     assert_eq!(merged.rows, together.rows);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 36);
-    // A damaged file is not a run.
-    let one = std::fs::read_dir(folder.path())
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
-    std::fs::write(&one, "{}").unwrap();
-    assert!(
-        evaluate(&request, &|_, _, _| ())
-            .unwrap_err()
-            .contains("remove it")
-    );
+    // A damaged file is not a run, nor is another run's.
+    let mut files = std::fs::read_dir(folder.path()).unwrap();
+    let [one, other] = [(); 2].map(|()| files.next().unwrap().unwrap().path());
+    let (whole, foreign) = (std::fs::read(&one).unwrap(), std::fs::read(&other).unwrap());
+    let mut changed = whole.clone();
+    let digit = changed.iter().position(u8::is_ascii_digit).unwrap();
+    changed[digit] ^= 1;
+    let cut = &whole[..whole.len() - 1];
+    for bytes in [&b"{}"[..], &foreign, &changed, cut, &[]] {
+        std::fs::write(&one, bytes).unwrap();
+        let why = evaluate(&request, &|_, _, _| ()).unwrap_err();
+        assert!(
+            why.contains("remove it") && why.contains(one.to_str().unwrap()),
+            "{why}"
+        );
+    }
+    std::fs::write(&one, whole).unwrap();
+    assert_eq!(evaluate(&request, &|_, _, _| ()).unwrap().rows, together.rows);
 }
 
 /// With a precision runs are as long as they must be, and no longer.
