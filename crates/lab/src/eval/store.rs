@@ -8,7 +8,7 @@
 
 use super::Run;
 use crate::config;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The folder.
@@ -104,11 +104,17 @@ pub(super) fn content(path: &Path) -> Result<String, String> {
 pub(crate) fn contents<'a>(
     paths: impl IntoIterator<Item = &'a Path>,
 ) -> Result<BTreeMap<String, String>, String> {
-    let name = |path: &Path| {
-        let name = path.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
-    };
-    let all = paths.into_iter().map(|path| Ok((name(path), content(path)?)));
+    let paths: BTreeSet<&Path> = paths.into_iter().collect();
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_owned();
+    let all = paths.iter().map(|path| {
+        // Two of one name are told apart by their folders.
+        let is_alone = paths.iter().filter(|other| name(other) == name(path)).count() == 1;
+        let called = match is_alone {
+            true => name(path).to_string_lossy().into_owned(),
+            false => path.display().to_string(),
+        };
+        Ok((called, content(path)?))
+    });
     all.collect()
 }
 
@@ -117,5 +123,27 @@ fn origin() -> Result<String, String> {
     match option_env!("TWINPAGE_COMMIT") {
         Some(commit) => Ok(commit.to_owned()),
         None => content(&std::env::current_exe().map_err(|why| why.to_string())?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_one_name_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, name).unwrap();
+            path
+        };
+        let [one, two, other] = ["a/ls.trace", "b/ls.trace", "b/gcc.trace"].map(file);
+        let found = contents([&*one, &*two, &*other, &*one]).unwrap();
+        let names: Vec<&str> = found.keys().map(String::as_str).collect();
+        let [one, two] = [one, two].map(|path| path.display().to_string());
+        assert_eq!(names, [&one, &two, "gcc.trace"]);
+        assert_ne!(found[&one], found[&two]);
     }
 }

@@ -301,7 +301,10 @@ fn busy(name: &str) -> Option<(&str, &str)> {
 
 /// The traces that a workload of that name plays.
 pub fn traces(name: &str) -> impl Iterator<Item = &Path> {
-    let name = busy(name).map_or(name, |(_, inner)| inner);
+    let mut name = name;
+    while let Some((_, inner)) = busy(name) {
+        name = inner;
+    }
     let paths = name.strip_prefix("trace:").into_iter();
     paths.flat_map(|paths| paths.split(',')).map(Path::new)
 }
@@ -332,4 +335,18 @@ fn swaps(variant: &str, setting: &Setting) -> Result<Box<dyn Workload>, String> 
         persist: sps::Persist::All,
     };
     Ok(Box::new(Sps::new(found, size, setting.seed)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traces_are_found_however_busy_their_cores_are() {
+        for name in ["trace:a,b", "busy:5:trace:a,b", "busy:1:busy:2:trace:a,b"] {
+            let found: Vec<&Path> = traces(name).collect();
+            assert_eq!(found, ["a", "b"].map(Path::new), "{name}");
+        }
+        assert_eq!(traces("busy:1:tatp").count(), 0);
+    }
 }
