@@ -12,7 +12,7 @@ use crate::schemes::SchemeName;
 use crate::workload::image::Images;
 use crate::workload::list;
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A value of the machine, and what it is set to in turn: `nvm.channels=1,2,4`.
@@ -160,6 +160,13 @@ impl Sweep {
     /// # Errors
     /// A machine that cannot be, a run that failed, or one that did not go its length.
     pub fn run(&self, provenance: Provenance, tell: &(dyn Fn(usize, usize) + Sync)) -> Result<Grid, String> {
+        let keys = self.axes.iter().map(|axis| &axis.key);
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = keys.into_iter().find(|key| !seen.insert(*key)) {
+            return Err(format!(
+                "--sweep {twice} is there twice: name all its values at once"
+            ));
+        }
         let mut asked = Vec::new();
         for values in self.combinations() {
             let config = self.config(&values)?;
@@ -374,6 +381,14 @@ mod tests {
         assert!(csv.starts_with("scheme,workload,nvm.channels,table.backup,time_over_first,time_plus_minus"));
         assert_eq!(csv.lines().count(), 9);
         assert!(grid.figure().unwrap().starts_with("<svg"));
+        let twice = Sweep {
+            axes: ["nvm.channels=1", "nvm.channels=2"]
+                .map(|axis| axis.parse().unwrap())
+                .into(),
+            ..sweep.clone()
+        };
+        let why = twice.run(Provenance::default(), &|_, _| ()).unwrap_err();
+        assert!(why.contains("nvm.channels is there twice"), "{why}");
         let wrong = Sweep {
             axes: vec!["nvm.channels=1,3".parse().unwrap()],
             ..sweep
