@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const BUFFER_BYTES: usize = 1 << 16;
+/// No form has a longer first line.
+const AHEAD_BYTES: u64 = 1024;
 
 /// A trace that is being read.
 pub struct Trace {
@@ -143,7 +145,8 @@ impl Iterator for Trace {
 type Input = Box<dyn BufRead + Send>;
 
 fn reader(name: &str, input: Input, form: Option<Form>) -> Result<(Form, Box<dyn Reader>)> {
-    let mut input = decompress(name, input)?;
+    let input = decompress(name, ahead(name, input)?)?;
+    let mut input = ahead(name, input)?;
     let form = match form {
         Some(form) => form,
         None => recognise(name, input.as_mut())?,
@@ -158,6 +161,17 @@ fn reader(name: &str, input: Input, form: Option<Form>) -> Result<(Form, Box<dyn
         Form::Csv => Box::new(Csv::new(name, input)),
     };
     Ok((form, reader))
+}
+
+/// Reads the first bytes: a pipe may give them in pieces, and they are looked at together.
+fn ahead(name: &str, mut input: Input) -> Result<Input> {
+    let mut begin = Vec::new();
+    let read = (&mut input).take(AHEAD_BYTES).read_to_end(&mut begin);
+    read.map_err(|why| Error::Io {
+        name: name.to_owned(),
+        why,
+    })?;
+    Ok(Box::new(io::Cursor::new(begin).chain(input)))
 }
 
 /// Puts a decompressor in front, where the first bytes ask for one.
@@ -233,5 +247,34 @@ fn by_line(line: &str) -> Option<Form> {
             Some(Form::RamulatorCore)
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives one byte at a time, as a slow pipe may.
+    struct Slow(io::Cursor<Vec<u8>>);
+
+    impl Read for Slow {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let some = into.len().min(1);
+            self.0.read(&mut into[..some])
+        }
+    }
+
+    #[test]
+    fn a_form_is_told_however_slowly_its_bytes_come() {
+        use std::io::Write;
+        let text = "I  04001000,4\n L 1ffe,8\n";
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(text.as_bytes()).unwrap();
+        for bytes in [text.as_bytes().to_vec(), packed.finish().unwrap()] {
+            let input = BufReader::new(Slow(io::Cursor::new(bytes)));
+            let (form, mut reader) = reader("pipe", Box::new(input), None).unwrap();
+            assert_eq!(form, Form::Lackey);
+            assert!(reader.next().unwrap().is_some() && reader.next().unwrap().is_none());
+        }
     }
 }
