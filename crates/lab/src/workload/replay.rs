@@ -63,6 +63,16 @@ impl Replay {
         let files: Vec<&Path> = paths.split(',').map(Path::new).collect();
         let mut scans = Vec::new();
         for file in &files {
+            // Read again, a pipe would have nothing, or wait for another writer for ever.
+            if file
+                .metadata()
+                .is_ok_and(|there| !there.is_file() && !there.is_dir())
+            {
+                return Err(format!(
+                    "{}: is no ordinary file, and a trace that is played is read twice: write it to a file (lab convert)",
+                    file.display()
+                ));
+            }
             scans.push(Scan::of(file).map_err(|why| why.to_string())?);
         }
         let several = scans.iter().any(|scan| scan.cores > 1);
