@@ -45,6 +45,8 @@ fn a_run_says_what_it_promises() {
             );
         }
         assert_eq!(said["checkpoints"].as_u64() > Some(0), scheme == "dual-page");
+        let epochs = said["epochs"].as_array().map(Vec::as_slice).unwrap_or_default();
+        assert!(!epochs.is_empty() && epochs[0]["time_ns"].as_u64() <= said["time_ns"].as_u64());
     }
 }
 

@@ -110,10 +110,10 @@ pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {
         crash_fs: arguments.crash_at.map(|Time(fs)| fs),
         config,
     };
-    let mut report = experiment.run()?;
-    let epochs = std::mem::take(&mut report.outcome.epochs);
+    let report = experiment.run()?;
     if let Some(path) = &arguments.epochs {
-        std::fs::write(path, series(&epochs)).map_err(|why| format!("{}: {why}", path.display()))?;
+        std::fs::write(path, series(&report.outcome.epochs))
+            .map_err(|why| format!("{}: {why}", path.display()))?;
     }
     match arguments.json {
         true => print_json(&report)?,
