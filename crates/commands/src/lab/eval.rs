@@ -1,7 +1,7 @@
 //! `twinpage lab eval`: a paper's evaluation, repeated.
 
 use super::{bar, provenance};
-use crate::output::print_json;
+use crate::output::{make_folder, print_json, write_whole};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -173,6 +173,9 @@ pub(super) fn eval(arguments: &Eval, paper: Paper) -> Result<ExitCode, String> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(folder) = &arguments.out {
+        make_folder(folder)?;
+    }
     let evaluation = evaluate(&request, &tell)?;
     shown.finish_and_clear();
     for left_out in &evaluation.left_out {
@@ -220,11 +223,7 @@ fn traces(arguments: &Eval) -> Result<Option<PathBuf>, String> {
 /// `PAPER.json`, `PAPER.html` and an SVG for each artifact, in a folder.
 pub(super) fn write(evaluation: &impl Document, folder: &Path) -> Result<(), String> {
     let paper = evaluation.paper();
-    let put = |name: String, text: String| {
-        let path = folder.join(name);
-        std::fs::write(&path, text).map_err(|why| format!("{}: {why}", path.display()))
-    };
-    std::fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    let put = |name: String, text: String| write_whole(&folder.join(name), &text);
     let json = serde_json::to_string_pretty(evaluation).map_err(|why| why.to_string())?;
     put(format!("{paper}.json"), json + "\n")?;
     put(format!("{paper}.html"), evaluation.html()?)?;

@@ -1,6 +1,6 @@
 //! `twinpage lab run`: one scheme, one workload, one machine.
 
-use crate::output::print_json;
+use crate::output::{print_json, write_whole};
 use crate::show::{Rows, bytes};
 use clap::Args;
 use std::path::PathBuf;
@@ -112,8 +112,7 @@ pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {
     };
     let report = experiment.run()?;
     if let Some(path) = &arguments.epochs {
-        std::fs::write(path, series(&report.outcome.epochs))
-            .map_err(|why| format!("{}: {why}", path.display()))?;
+        write_whole(path, &series(&report.outcome.epochs))?;
     }
     match arguments.json {
         true => print_json(&report)?,

@@ -2,7 +2,7 @@
 
 use super::eval::{Eval, show_claims, write};
 use super::{bar, provenance};
-use crate::output::print_json;
+use crate::output::{make_folder, print_json};
 use std::process::ExitCode;
 use twinpage_lab::eval::{Claim, Document, StudyRequest, Tell, mss, simpo, ssp};
 
@@ -37,6 +37,9 @@ fn repeat<T>(
     evaluate: impl FnOnce(&StudyRequest, Tell<'_>) -> Result<T, String>,
 ) -> Result<T, String> {
     refuse_others(arguments, paper)?;
+    if let Some(folder) = &arguments.out {
+        make_folder(folder)?;
+    }
     let asked = StudyRequest {
         artifacts: arguments.artifact.clone(),
         set: arguments.set.clone(),

@@ -2,7 +2,7 @@
 
 use super::bar;
 use super::run::Run;
-use crate::output::print_json;
+use crate::output::{make_folder, print_json, write_whole};
 use std::path::Path;
 use std::process::ExitCode;
 use twinpage_lab::sweep::Grid;
@@ -18,6 +18,9 @@ pub(super) fn sweep(arguments: &Run) -> Result<ExitCode, String> {
                 "{option} is for one run: one scheme, one workload, no --sweep"
             ));
         }
+    }
+    if let Some(folder) = &arguments.out {
+        make_folder(folder)?;
     }
     let shown = bar(1, "runs");
     let grid = arguments.asked().run(super::provenance(), &|done, all| {
@@ -36,11 +39,7 @@ pub(super) fn sweep(arguments: &Run) -> Result<ExitCode, String> {
 }
 
 fn write(grid: &Grid, folder: &Path) -> Result<(), String> {
-    let put = |name: &str, text: String| {
-        let path = folder.join(name);
-        std::fs::write(&path, text).map_err(|why| format!("{}: {why}", path.display()))
-    };
-    std::fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    let put = |name: &str, text: String| write_whole(&folder.join(name), &text);
     let json = serde_json::to_string_pretty(grid).map_err(|why| why.to_string())?;
     put("sweep.json", json + "\n")?;
     put("sweep.csv", grid.csv())?;
