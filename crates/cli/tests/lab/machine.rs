@@ -269,6 +269,24 @@ fn what_cannot_be_is_refused() {
             "line 1",
         ),
         (&["memory", "--trace", file, "--config", "ddr5"], "ddr3-1600k"),
+        (
+            &[&RUN[..7], &["--scheme", "in-place", "--instructions", "0"]].concat(),
+            "1..",
+        ),
+        (
+            &[&RUN[..], &["--scheme", "in-place", "--out", "results"]].concat(),
+            "several runs",
+        ),
+        (
+            &[
+                "eval", "twins", "--quick", "--runs", "runs", "--only", "*/tatp", "--out", "results",
+            ],
+            "cannot be used with",
+        ),
+        (
+            &["eval", "twins", "--quick", "--artifact", "fig7a", "--out", file],
+            "machine.toml: ",
+        ),
     ] {
         let output = lab(arguments);
         let said = String::from_utf8_lossy(&output.stderr);

@@ -65,7 +65,7 @@ pub(crate) struct Eval {
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
     /// Only do these runs, for an evaluation to come: SCHEME/WORKLOAD, * for any
-    #[arg(long, value_name = "RUN", num_args = 1.., requires = "runs")]
+    #[arg(long, value_name = "RUN", num_args = 1.., requires = "runs", conflicts_with = "out")]
     only: Vec<String>,
     /// Where to write the report and its figures
     #[arg(long, value_name = "DIR")]

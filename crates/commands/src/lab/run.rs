@@ -47,7 +47,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) smaller: u64,
     /// Instructions to count, of all cores together
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) instructions: Option<u64>,
     /// Instructions before counting begins
     #[arg(long, value_name = "N")]
@@ -97,6 +97,9 @@ impl Run {
 }
 
 pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {
+    if arguments.out.is_some() {
+        return Err("--out is for several runs; of one, --json tells all and --epochs its epochs".into());
+    }
     let config = arguments.asked().config(&[])?;
     if arguments.print_config {
         println!("{}", config.resolved());
