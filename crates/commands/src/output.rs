@@ -1,5 +1,8 @@
-//! Standard output, and files that a command writes. An output that takes nothing, as on a full disk, is an error of the command, which std answers with a panic:
-//! so std's macros have these in their place.
+//! Standard output, and files that a command writes.
+//!
+//! * An output that takes nothing, as on a full disk, is an error of the command, where std answers with a panic: std's
+//!   macros have these in their place.
+//! * A file is written whole or not at all.
 
 use crate::FAILED;
 use serde::Serialize;

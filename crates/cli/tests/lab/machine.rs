@@ -257,6 +257,10 @@ fn what_cannot_be_is_refused() {
             "unit",
         ),
         (
+            &[&RUN[..], &["--scheme", "dual-page", "--crash-at", "100s"]].concat(),
+            "the run ended before",
+        ),
+        (
             &[
                 "memory",
                 "--trace",

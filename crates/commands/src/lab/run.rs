@@ -1,5 +1,6 @@
 //! `twinpage lab run`: one scheme, one workload, one machine.
 
+use super::cut_in_time;
 use crate::output::{print_json, write_whole};
 use crate::show::{Rows, bytes};
 use clap::Args;
@@ -114,6 +115,8 @@ pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {
         config,
     };
     let report = experiment.run()?;
+    let took = Duration::from_nanos(report.outcome.time_ns);
+    cut_in_time(arguments.crash_at, report.recovery.is_some(), took)?;
     if let Some(path) = &arguments.epochs {
         write_whole(path, &series(&report.outcome.epochs))?;
     }
