@@ -181,12 +181,15 @@ const PASSING: [(i32, i32); 3] = [
     (libc::IPPROTO_TCP, libc::TCP_QUICKACK),
 ];
 
+/// Captured of sockets that are not connected, by [`segment_size`]: it is used when a connection is made.
+const SEGMENT_SIZE: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
+
 /// Whether a program may set this option.
 #[must_use]
 pub fn may_set(protocol: Protocol, level: i32, name: i32) -> bool {
     let option = (level, name);
     let captured = match protocol {
-        Protocol::Tcp => OPTIONS.contains(&option) || V6ONLY == option,
+        Protocol::Tcp => OPTIONS.contains(&option) || [V6ONLY, SEGMENT_SIZE].contains(&option),
         Protocol::Udp => OF_UDP.contains(&option) || OF_UDP6.contains(&option),
     };
     captured || PASSING.contains(&option)
@@ -345,6 +348,18 @@ pub fn backlog(fd: BorrowedFd<'_>) -> io::Result<Option<i32>> {
     let info = socket::option_of(fd, libc::IPPROTO_TCP, libc::TCP_INFO)?;
     let most = info.get(MOST_WAITING..).map(number);
     Ok(most.filter(|_| info[0] == LISTEN))
+}
+
+/// How large segments of a TCP socket that is not connected are to be at most; `None` where it once was connected, to a
+/// peer that took larger ones than can be asked for. The kernel tells 536 of a socket that did not ask.
+///
+/// # Errors
+/// When the system refuses a look.
+pub fn segment_size(fd: BorrowedFd<'_>) -> io::Result<Option<SocketOption>> {
+    const LARGEST: i32 = 32767; // MAX_TCP_WINDOW
+    let (level, name) = SEGMENT_SIZE;
+    let value = socket::option_of(fd, level, name)?;
+    Ok((number(&value) <= LARGEST).then_some((level, name, value)))
 }
 
 /// How far a socket that does not listen is. Nothing of the program runs.

@@ -154,5 +154,17 @@ def refused():
         return "refused"
 
 
+# Sockets that stay: one listens, one may yet. The size of their segments is used when a connection is made.
+def unconnected(size):
+    one = socket.socket()
+    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, size)
+    one.bind(("127.0.0.1", 0))
+    return one
+
+
+listens, idle = unconnected(1220), unconnected(1240)
+listens.listen()
+
 for turn in range(int(sys.argv[1])):
-    print(requests(turn), waits(turn), late(turn), asyncio.run(many(turn)), refused(), flush=True)
+    sizes = [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG) for one in (listens, idle)]
+    print(requests(turn), waits(turn), late(turn), asyncio.run(many(turn)), refused(), sizes, flush=True)

@@ -8,7 +8,7 @@ use crate::netlink::{self, Netlink};
 use crate::objects::{Known, Objects};
 use crate::pairs::Pairs;
 use crate::ptys;
-use crate::sockets::{self, Protocol, Replies, Sockets, protocol};
+use crate::sockets::{self, Phase, Protocol, Replies, Sockets, protocol};
 use crate::stdio::Stdio;
 use crate::unix_sockets::{self, Found, is_unix};
 use rustix::fs::{FileType, OFlags, Stat};
@@ -145,12 +145,17 @@ pub(super) fn is_given(outer: i32, stat: &Stat) -> bool {
 
 fn internet(fd: i32, inode: u64, ours: &OwnedFd, sockets: &Sockets) -> Result<DescriptorKind> {
     let look = |source| Error::target(format!("cannot look at socket {fd}"), source);
-    let socket = sockets.describe(inode, ours.as_fd()).map_err(look)?;
+    let mut socket = sockets.describe(inode, ours.as_fd()).map_err(look)?;
     if protocol(ours.as_fd()) == Some(Protocol::Udp) {
         let peer = sockets::peer(ours.as_fd());
         return Ok(DescriptorKind::Datagrams { socket, peer });
     }
-    Ok(match sockets::backlog(ours.as_fd()).map_err(look)? {
+    let backlog = sockets::backlog(ours.as_fd()).map_err(look)?;
+    if backlog.is_some() || sockets::phase(ours).map_err(look)? == Phase::New {
+        let size = sockets::segment_size(ours.as_fd()).map_err(look)?;
+        socket.options.extend(size);
+    }
+    Ok(match backlog {
         Some(backlog) => DescriptorKind::Listener { socket, backlog },
         None => DescriptorKind::Connection(socket),
     })
