@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::support::chance;
 use crate::support::process::{Victim, family, kill, name_of, twinpage};
 use crate::support::program::{compile, python_with};
-use crate::support::state::wait_until;
+use crate::support::state::{info, wait_until};
 
 /// A directory with what a life of a program writes to.
 struct Place {
@@ -272,6 +272,33 @@ except OSError as error: print(error)";
     let out = command.args(["--", &python, "-c", SCRIPT]).output();
     let [alone, out] = [alone, out].map(|output| output.expect("it starts"));
     assert_eq!((out.stdout, out.stderr), (alone.stdout, alone.stderr));
+}
+
+/// Name servers ask for larger buffers than the system gives, and go on with ordinary ones at EPERM alone.
+#[test]
+fn buffers_beyond_the_limit_of_the_system_are_refused_as_to_a_user_without_that_right() {
+    const SCRIPT: &str = "import errno, socket
+kinds = [(socket.AF_INET, socket.SOCK_DGRAM), (socket.AF_INET, socket.SOCK_STREAM), (socket.AF_UNIX, socket.SOCK_DGRAM)]
+for kind in kinds:
+    for option in (32, 33):  # SO_SNDBUFFORCE, SO_RCVBUFFORCE
+        try: socket.socket(*kind).setsockopt(socket.SOL_SOCKET, option, 1 << 20)
+        except OSError as error: print(errno.errorcode[error.errno])";
+    let Some(python) = python_with("socket") else {
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let state = scratch.path().join("state");
+    let mut command = twinpage();
+    command.args(["run", "--state"]).arg(&state);
+    let out = command.args(["--", &python, "-c", SCRIPT]).output();
+    let out = out.expect("it starts");
+    let [stdout, stderr] = [&out.stdout, &out.stderr].map(|text| String::from_utf8_lossy(text));
+    assert_eq!((&*stdout, &*stderr), ("EPERM\n".repeat(6).as_str(), ""));
+    assert_eq!(
+        info(&state)["refused"].as_array().map(Vec::len),
+        Some(2),
+        "both options are listed"
+    );
 }
 
 /// Also as a user without rights, and on a machine with one node: twinpage answers them.

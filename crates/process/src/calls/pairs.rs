@@ -255,7 +255,7 @@ impl Program {
             self.touch_netlink(call);
             return match netlink::may_set(level, name) {
                 true => Decision::Run,
-                false => do_without(libc::ENOPROTOOPT, no_option(level, name)),
+                false => without_option(level, name),
             };
         }
         if level == libc::SOL_SOCKET && OPTIONS.contains(&name) {
@@ -267,11 +267,28 @@ impl Program {
         if level != libc::SOL_SOCKET && is_unix(ours.as_fd()) {
             return Decision::Run; // it has no others: the kernel will refuse it
         }
-        fail(libc::ENOPROTOOPT, no_option(level, name))
+        match is_forced(level, name) {
+            true => without_option(level, name),
+            false => fail(libc::ENOPROTOOPT, no_option(level, name)),
+        }
     }
 }
 
-pub(super) fn no_option(level: i32, name: i32) -> String {
+/// An option that is not captured. Larger buffers than the system gives are refused as to a user without that right:
+/// programs ask for ordinary ones then, and some end at any other error.
+pub(super) fn without_option(level: i32, name: i32) -> Decision {
+    let errno = match is_forced(level, name) {
+        true => libc::EPERM,
+        false => libc::ENOPROTOOPT,
+    };
+    do_without(errno, no_option(level, name))
+}
+
+fn is_forced(level: i32, name: i32) -> bool {
+    level == libc::SOL_SOCKET && [libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE].contains(&name)
+}
+
+fn no_option(level: i32, name: i32) -> String {
     format!("socket option {name} of level {level} is not captured; the program can go on without it")
 }
 

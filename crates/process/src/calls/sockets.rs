@@ -4,7 +4,7 @@
 //!
 //! * Who listens at a name or a port is looked up before a connect(2): a connection to another program is never made.
 
-use super::pairs::no_option;
+use super::pairs::without_option;
 use super::within::{FAMILY_BYTES, internet_address, path_of};
 use super::{Decision, Stopped, do_without, fail};
 use crate::error::{Error, Result};
@@ -210,7 +210,7 @@ impl Program {
     ) -> Decision {
         let [level, name] = [1, 2].map(|index| call.int(index));
         if !may_set(protocol, level, name) {
-            return do_without(libc::ENOPROTOOPT, no_option(level, name));
+            return without_option(level, name);
         }
         if self.caller.is_none() {
             self.descriptors.touch_open_file_of(&self.process, call.int(0));
