@@ -7,7 +7,7 @@
 
 use crate::error::{Error, Result};
 use crate::loopback;
-use crate::pairs::{failed_look, state, under_way};
+use crate::pairs::{check_sender, failed_look, state, under_way};
 use crate::sockets::{Address, canonical};
 use crate::unix_sockets::is_unix;
 use rustix::event::PollFlags;
@@ -99,6 +99,9 @@ pub fn held(number: i32, fd: BorrowedFd<'_>) -> Result<Vec<Datagram>> {
     let all = socket::peek_messages(fd).map_err(look)?;
     if all.iter().any(|message| !message.along.is_empty()) {
         return Err(under_way(number));
+    }
+    if !all.is_empty() && is_unix(fd) {
+        check_sender(number, fd)?;
     }
     let all = all.into_iter().map(|message| Datagram {
         from: Sender::of(message.from),

@@ -33,8 +33,8 @@ pub struct End {
     pub options: Vec<Vec<u8>>,
 }
 
-/// The options of `SOL_SOCKET` that a program may set and that are captured.
-pub const OPTIONS: [i32; 8] = [
+/// The options of `SOL_SOCKET` that a program may set and that are captured. Earlier builds kept fewer, the first ones.
+pub const OPTIONS: [i32; 9] = [
     libc::SO_SNDBUF,
     libc::SO_RCVBUF,
     libc::SO_RCVTIMEO,
@@ -43,6 +43,7 @@ pub const OPTIONS: [i32; 8] = [
     libc::SO_KEEPALIVE,
     libc::SO_REUSEADDR,
     libc::SO_PRIORITY,
+    libc::SO_PASSCRED,
 ];
 
 /// What an end holds at a stop.
@@ -130,6 +131,21 @@ pub(crate) fn under_way(number: i32) -> Error {
     ))
 }
 
+/// A message of which the receiver is told who sent it waits until it was received: sent again, it would come from
+/// twinpage.
+///
+/// # Errors
+/// [`Error::NotYet`] if the receiver asked to be told, and when the system refuses a look.
+pub(crate) fn check_sender(number: i32, fd: BorrowedFd<'_>) -> Result<()> {
+    let asks = socket::option(fd, libc::SO_PASSCRED).map_err(|source| failed_look(number, source))?;
+    match asks == 0i32.to_ne_bytes() {
+        true => Ok(()),
+        false => Err(Error::NotYet(format!(
+            "descriptor {number} is a socket with a message that was not received and tells the process that sent it (SO_PASSCRED), which is captured once it has arrived"
+        ))),
+    }
+}
+
 /// `SOCK_*`.
 ///
 /// # Errors
@@ -158,6 +174,9 @@ pub fn held(process: &Process, fd: i32, end: &End) -> Result<Queue> {
     let (messages, along) = waiting(ours.as_fd(), end.kind).map_err(look)?;
     if !along.is_empty() {
         return Err(under_way(fd));
+    }
+    if !messages.is_empty() {
+        check_sender(fd, ours.as_fd())?;
     }
     Ok(Queue {
         messages,

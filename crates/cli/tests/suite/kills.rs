@@ -374,6 +374,11 @@ fn python_with_messages_among_its_processes() {
 }
 
 #[test]
+fn python_with_messages_that_tell_who_sent_them() {
+    survives("python_senders.py");
+}
+
+#[test]
 fn python_with_questions_for_interfaces() {
     survives("python_netlink.py");
 }

@@ -89,6 +89,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("python_ptys.py", Kind::Python("pty"), 6),
     program("python_full_ptys.py", Kind::Python("pty"), 2),
     program("python_datagrams.py", Kind::Python("socket"), 5),
+    program("python_senders.py", Kind::Python("socket"), 60),
     program("python_netlink.py", Kind::Python("socket"), 200),
     program("python_numpy.py", Kind::Python("numpy"), 28),
     program("sqlite_memory.py", Kind::Python("sqlite3"), 110),
