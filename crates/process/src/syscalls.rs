@@ -370,9 +370,14 @@ const LABELS: Policy = refuse(
     libc::EPERM,
     "attributes of security modules are not captured; set them before twinpage starts the program",
 );
-const KEYS: Policy = not_in_first(
+/// In descendants too: node asks for a key wherever it starts, and goes on with none.
+const KEYS: Policy = do_without(
     libc::ENOSYS,
     "memory protection keys and shadow stacks are not captured; the program can go on without",
+);
+const LOCAL_SEGMENTS: Policy = not_in_first(
+    libc::ENOSYS,
+    "segments of its own (modify_ldt, set_thread_area) are not captured; the program can go on without",
     true,
 );
 /// Where pages lie, and whether they may be swapped out, changes nothing that a program computes.
@@ -466,6 +471,10 @@ const SAFE_CONTROL: &[&[Argument]] = &[
     &[bits(0, INT, libc::PR_GET_KEEPCAPS as u64)],
     &[bits(0, INT, libc::PR_GET_SECUREBITS as u64)],
     &[bits(0, INT, libc::PR_CAPBSET_READ as u64)],
+    &[
+        bits(0, INT, libc::PR_CAP_AMBIENT as u64),
+        bits(1, u64::MAX, libc::PR_CAP_AMBIENT_IS_SET as u64),
+    ],
     &[bits(0, INT, libc::PR_SET_VMA as u64)],
     &[bits(0, INT, libc::PR_GET_THP_DISABLE as u64)],
     &[bits(0, INT, libc::PR_GET_TSC as u64)],
@@ -615,7 +624,7 @@ pub const CALLS: &[Call] = calls! {
 
     // Identity, options and the system.
     prctl: FreeWhen(SAFE_CONTROL, Watch::Control), arch_prctl: FreeWhen(SEGMENT_BASES, Watch::Control),
-    personality: FreeWhen(&[&[bits(0, INT, INT)]], Watch::Control), modify_ldt: KEYS, set_thread_area: KEYS,
+    personality: FreeWhen(&[&[bits(0, INT, INT)]], Watch::Control), modify_ldt: LOCAL_SEGMENTS, set_thread_area: LOCAL_SEGMENTS,
     setuid: IDENTITIES, setgid: IDENTITIES, setreuid: IDENTITIES, setregid: IDENTITIES, setresuid: IDENTITIES,
     setresgid: IDENTITIES, setfsuid: IDENTITIES, setfsgid: IDENTITIES, setgroups: IDENTITIES, capset: IDENTITIES,
     setsid: SESSION, setpgid: Free, add_key: KEYRING, request_key: KEYRING, keyctl: KEYRING,

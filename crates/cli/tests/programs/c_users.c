@@ -44,6 +44,12 @@ static unsigned long mapped_users(void) {
     return all;
 }
 
+// As libraries do that drop what a process may have: it has none.
+static void drop_ambient(void) {
+    CHECK(!prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET, CAP_CHOWN, 0, 0), "an ambient capability");
+    CHECK(!prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0), "drop ambient capabilities");
+}
+
 static void become(int which) {
     static const gid_t groups[] = {20, 21, 4000};
     if (!is_root) return;
@@ -80,6 +86,7 @@ static void work(int which, const char *self, int dumpable, char round) {
 // A byte comes in and goes out again by the end of the parent's that sends signals.
 static void be_worker(int which, int end) {
     char self[TEXT], round;
+    drop_ambient();
     become(which);
     if (which == 0) CHECK(!prctl(PR_SET_DUMPABLE, 1), "dumpable");
     CHECK(!prctl(PR_SET_PDEATHSIG, SIGTERM), "pdeathsig");
@@ -153,6 +160,7 @@ int main(int argc, char **argv) {
     }
     pthread_t thread;
     CHECK(!pthread_create(&thread, NULL, other_user, NULL), "a thread");
+    drop_ambient();
     uint64_t chance = 1, digest = 0;
     for (long round = 0; round < rounds; round++) {
         char byte = (char)round;

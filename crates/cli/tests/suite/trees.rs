@@ -620,6 +620,42 @@ fn node_with_children() {
     survives("node's children", &["node"], &["node", "-e", &script]);
 }
 
+/// No checkpoint waits for the end of a process that asked for a memory protection key, as node does, or whether it has
+/// an ambient capability, as libraries do.
+#[test]
+fn a_child_that_asked_for_a_key_or_of_a_capability_goes_on_where_it_was() {
+    const SCRIPT: &str = "import ctypes, os, time
+libc = ctypes.CDLL(None, use_errno=True)
+child = os.fork()
+if child == 0:
+    key, why = libc.syscall(330, 0, 0), ctypes.get_errno()  # pkey_alloc
+    ambient = [libc.prctl(47, what, 0, 0, 0) for what in (1, 4)]  # PR_CAP_AMBIENT: is it set, drop all
+    while not os.path.exists('../go'): time.sleep(0.001)
+    print(key, os.strerror(why), *ambient, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)";
+    let Some(python) = python_with("ctypes") else {
+        return skip("a child that asks", "python3", "python3");
+    };
+    let seed = seed();
+    let mut chance = chance(seed, "a child that asks");
+    let scratch = tempfile::NamedTempFile::new().expect("a file for the script");
+    fs::write(scratch.path(), SCRIPT).expect("the script");
+    let mut life = Life::begin(&format!("exec {python} {}", scratch.path().display()));
+    for _ in 0..4 {
+        life.kill_and_resume(2, &mut chance);
+    }
+    fs::write(life.path("go"), "").expect("a file");
+    let (code, life) = life.end();
+    let (out, err) = (life.read("out"), life.read("err"));
+    assert_eq!(
+        (code, out.as_str()),
+        (Some(0), "-1 Function not implemented 0 0\n"),
+        "TWINPAGE_SEED={seed}: {err}"
+    );
+    assert!(!err.contains("no checkpoint"), "nothing is waited for: {err}");
+}
+
 /// Checkpoints are made while the children live: a resume starts none of them again, and no checkpoint waits.
 #[test]
 fn node_and_its_children_go_on_where_they_were() {

@@ -126,6 +126,9 @@ fn is_seen(call: &Stopped) -> bool {
             libc::PR_SET_NAME,
             libc::PR_SET_PDEATHSIG,
             libc::PR_SET_TIMERSLACK,
+            // In a line of its status that the look compares.
+            libc::PR_CAP_AMBIENT,
+            libc::PR_CAPBSET_DROP,
             libc::PR_SET_CHILD_SUBREAPER,
             libc::PR_SET_THP_DISABLE,
         ]

@@ -36,6 +36,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use twinpage_os::messages;
 use twinpage_os::notice;
+use twinpage_os::proc_file;
 use twinpage_os::remote::Process;
 use twinpage_os::seccomp;
 use twinpage_os::trace::{self, Tid, WatchedCall};
@@ -505,6 +506,7 @@ impl Program {
                     "a program that may not be looked at (PR_SET_DUMPABLE) is captured for root only; the program can go on without it",
                 )
             }
+            libc::PR_CAP_AMBIENT if self.empties_nothing(call) => Decision::Run,
             libc::PR_SET_CHILD_SUBREAPER | libc::PR_SET_THP_DISABLE | libc::PR_SET_DUMPABLE => {
                 self.stale.options = true;
                 Decision::Run
@@ -514,6 +516,12 @@ impl Program {
                 format!("prctl option {option} is not captured; the program can go on without it"),
             ),
         }
+    }
+
+    /// Whether a thread drops all of its ambient capabilities and has none, as programs do that drop what they may have.
+    fn empties_nothing(&self, call: &Stopped) -> bool {
+        let status = proc_file::text(format!("/proc/{}/status", call.tid)).unwrap_or_default();
+        call.int(1) == libc::PR_CAP_AMBIENT_CLEAR_ALL && proc_file::mask(&status, "CapAmb") == Some(0)
     }
 
     fn before_fcntl(&mut self, call: &Stopped) -> Decision {
