@@ -50,9 +50,9 @@ use twinpage_os::trace::{Registers, Tid};
 const MAGIC: u32 = u32::from_le_bytes(*b"TPCX");
 /// Raised whenever a section changes shape; a build reads all versions up to its own.
 /// Version 3 has sockets to the outside, version 4 the tables of descriptors behind the steady part, version 5 the
-/// descendants, version 6 the number of a scheduling group behind the tables, version 7 [`Added`] behind that; other bytes
-/// are those of version 2.
-pub const VERSION: u32 = 7;
+/// descendants, version 6 the number of a scheduling group behind the tables, version 7 [`Added`] behind that, version 8
+/// [`Keepers`] behind that; other bytes are those of version 2.
+pub const VERSION: u32 = 8;
 const LINE: usize = 64;
 const WORDS_IN_REGISTERS: usize = size_of::<Registers>() / 8;
 /// tid, mask, robust head and length, rseq address, size and signature, extended length, registers.
@@ -206,6 +206,24 @@ impl Added {
             if let Some(descriptor) = descriptor {
                 descriptor.notice = Some(notice);
             }
+        }
+    }
+}
+
+/// What version 8 has behind that: the threads that keep their capabilities when they become another user,
+/// [`ThreadState::keeps_capabilities`].
+#[derive(Default, Serialize, Deserialize)]
+struct Keepers(Vec<Tid>);
+
+impl Keepers {
+    fn of(fixed: &StableState) -> Keepers {
+        let keepers = fixed.threads.iter().filter(|thread| thread.keeps_capabilities);
+        Keepers(keepers.map(|thread| thread.tid).collect())
+    }
+
+    fn put_into(&self, fixed: &mut StableState) {
+        for thread in &mut fixed.threads {
+            thread.keeps_capabilities = self.0.contains(&thread.tid);
         }
     }
 }

@@ -50,6 +50,10 @@ pub struct ThreadState {
     /// ([`crate::context`], version 7).
     #[serde(skip)]
     pub credentials: Option<Credentials>,
+    /// Whether it keeps its capabilities when it becomes another user, `PR_SET_KEEPCAPS`. Behind the others too
+    /// (version 8).
+    #[serde(skip)]
+    pub keeps_capabilities: bool,
 }
 
 /// Signals that wait for a thread, or for the process when `tid` is 0.
@@ -166,6 +170,7 @@ pub fn steady(process: &Process, tid: Tid) -> Result<ThreadState> {
         Call::new(libc::SYS_prctl, &[libc::PR_GET_TID_ADDRESS as u64, ROOM + 32]),
         Call::new(libc::SYS_prctl, &[libc::PR_GET_PDEATHSIG as u64, ROOM + 40]),
         Call::new(libc::SYS_prctl, &[libc::PR_GET_TIMERSLACK as u64]),
+        Call::new(libc::SYS_prctl, &[libc::PR_GET_KEEPCAPS as u64]),
     ];
     inject::run(process, tid, &mut calls).map_err(look)?;
     for call in &calls {
@@ -196,6 +201,7 @@ pub fn steady(process: &Process, tid: Tid) -> Result<ThreadState> {
         timer_slack_ns: calls[3].result().unwrap_or(0),
         parent_death_signal: word(40) as i32,
         credentials: Credentials::to_keep(tid)?,
+        keeps_capabilities: calls[4].result().is_ok_and(|kept| kept == 1),
     })
 }
 

@@ -73,6 +73,7 @@ static void work(int which, const char *self, int dumpable, char round) {
     int parent_dies = 0;
     CHECK(!prctl(PR_GET_PDEATHSIG, &parent_dies) && parent_dies == SIGTERM, "the signal is %d", parent_dies);
     CHECK(prctl(PR_GET_DUMPABLE) == dumpable, "dumpable %d", prctl(PR_GET_DUMPABLE));
+    CHECK(prctl(PR_GET_KEEPCAPS) == (which % 2 == 0), "worker %d keeps capabilities: %d", which, prctl(PR_GET_KEEPCAPS));
     snprintf(name, sizeof name, "of-%d", which);
     if (round % 16 == 0) unlink(name);
     int fd = open(name, O_WRONLY | O_CREAT | O_APPEND, 0644);
@@ -87,6 +88,7 @@ static void work(int which, const char *self, int dumpable, char round) {
 static void be_worker(int which, int end) {
     char self[TEXT], round;
     drop_ambient();
+    CHECK(!prctl(PR_SET_KEEPCAPS, which % 2 == 0), "keep capabilities"); // the first one loses its user and not these
     become(which);
     if (which == 0) CHECK(!prctl(PR_SET_DUMPABLE, 1), "dumpable");
     CHECK(!prctl(PR_SET_PDEATHSIG, SIGTERM), "pdeathsig");
@@ -160,9 +162,11 @@ int main(int argc, char **argv) {
     }
     pthread_t thread;
     CHECK(!pthread_create(&thread, NULL, other_user, NULL), "a thread");
+    CHECK(!prctl(PR_SET_KEEPCAPS, 1), "keep capabilities");
     drop_ambient();
     uint64_t chance = 1, digest = 0;
     for (long round = 0; round < rounds; round++) {
+        CHECK(prctl(PR_GET_KEEPCAPS) == 1, "capabilities are kept no more");
         char byte = (char)round;
         for (int i = 0; i < WORKERS; i++) {
             siginfo_t info;

@@ -126,6 +126,7 @@ fn is_seen(call: &Stopped) -> bool {
             libc::PR_SET_NAME,
             libc::PR_SET_PDEATHSIG,
             libc::PR_SET_TIMERSLACK,
+            libc::PR_SET_KEEPCAPS,
             // In a line of its status that the look compares.
             libc::PR_CAP_AMBIENT,
             libc::PR_CAPBSET_DROP,

@@ -495,7 +495,7 @@ impl Program {
 
     fn before_prctl(&mut self, call: &Stopped) -> Decision {
         match call.int(0) {
-            libc::PR_SET_NAME | libc::PR_SET_PDEATHSIG | libc::PR_SET_TIMERSLACK => {
+            libc::PR_SET_NAME | libc::PR_SET_PDEATHSIG | libc::PR_SET_TIMERSLACK | libc::PR_SET_KEEPCAPS => {
                 self.renew_thread(call.tid);
                 Decision::Run
             }

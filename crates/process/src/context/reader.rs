@@ -1,8 +1,8 @@
 //! Decodes a context. Damage of any kind is an error that names the damaged section.
 
 use super::{
-    Added, Context, LINE, MAGIC, MemberState, StableState, THREAD_HEAD, Tree, VERSION, VolatileState,
-    version1,
+    Added, Context, Keepers, LINE, MAGIC, MemberState, StableState, THREAD_HEAD, Tree, VERSION,
+    VolatileState, version1,
 };
 use crate::clocks::Clocks;
 use crate::descriptors::Held;
@@ -78,7 +78,11 @@ fn read_one(bytes: &[u8], is_program: bool) -> Result<Context> {
                 let (group, rest) = postcard::take_from_bytes(rest)?;
                 fixed.kernel.settings.group = group;
                 if version >= 7 {
-                    postcard::from_bytes::<Added>(rest)?.put_into(&mut fixed);
+                    let (added, rest) = postcard::take_from_bytes::<Added>(rest)?;
+                    added.put_into(&mut fixed);
+                    if version >= 8 {
+                        postcard::from_bytes::<Keepers>(rest)?.put_into(&mut fixed);
+                    }
                 }
             }
             if version < 7 {

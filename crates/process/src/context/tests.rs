@@ -43,7 +43,7 @@ fn sample() -> (Writer, Vec<ThreadRegisters>, VolatileState) {
     (writer, vec![thread], VolatileState::default())
 }
 
-/// What version 7 has behind the steady part comes back to its place.
+/// What versions 7 and 8 have behind the steady part comes back to its place.
 #[test]
 fn what_was_added_reads_back() {
     let status = "Uid:\t7\t8\t9\t8\nGid:\t1\t2\t3\t2\nGroups:\t4\nCapInh:\t1\nCapPrm:\tf\nCapEff:\t3\n";
@@ -51,6 +51,7 @@ fn what_was_added_reads_back() {
     fixed.threads = vec![ThreadState {
         tid: 300,
         credentials: Credentials::parse(status),
+        keeps_capabilities: true,
         ..ThreadState::default()
     }];
     let descriptor = |fd, notice| Descriptor {

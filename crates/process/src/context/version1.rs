@@ -167,6 +167,7 @@ impl From<Steady1> for ThreadState {
             timer_slack_ns: 0,
             parent_death_signal: 0,
             credentials: None,
+            keeps_capabilities: false,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A context as bytes. Those of the steady part are kept until it changes.
 
 use super::{
-    Added, Beside, LINE, MAGIC, MemberState, StableState, THREAD_HEAD, Tree, VERSION, VolatileState,
+    Added, Beside, Keepers, LINE, MAGIC, MemberState, StableState, THREAD_HEAD, Tree, VERSION, VolatileState,
 };
 use crate::clocks::Clocks;
 use crate::error::{Error, Result};
@@ -53,7 +53,13 @@ impl Writer {
     /// # Errors
     /// Never in practice: every field can be encoded.
     pub fn set_fixed(&mut self, fixed: &StableState) -> Result<()> {
-        self.fixed = encode(&(fixed, &fixed.apart, fixed.kernel.settings.group, Added::of(fixed)))?;
+        self.fixed = encode(&(
+            fixed,
+            &fixed.apart,
+            fixed.kernel.settings.group,
+            Added::of(fixed),
+            Keepers::of(fixed),
+        ))?;
         Ok(())
     }
 

@@ -118,6 +118,9 @@ pub(super) fn set_threads(process: &Process, context: &Context) -> Result<()> {
             let slack = [libc::PR_SET_TIMERSLACK as u64, steady.timer_slack_ns];
             calls.push(Call::new(libc::SYS_prctl, &slack));
         }
+        if steady.keeps_capabilities {
+            calls.push(Call::new(libc::SYS_prctl, &[libc::PR_SET_KEEPCAPS as u64, 1]));
+        }
         if thread.rseq.address != 0 {
             let rseq = thread.rseq;
             calls.push(Call::new(
