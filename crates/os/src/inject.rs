@@ -250,7 +250,8 @@ pub fn is_planted(process: &Process) -> bool {
 }
 
 /// Maps the code in a stopped thread's process that does not have it yet, by borrowing the bytes at
-/// its instruction pointer for one mmap(2); in a process of several threads, those at its entry point.
+/// its instruction pointer for one mmap(2); in a process of several threads, those at its entry point. Memory that is only
+/// kept from use, as V8 does with the lowest 4 GiB, makes room for it.
 ///
 /// # Errors
 /// `EEXIST` when the program itself uses the addresses.
@@ -259,6 +260,36 @@ pub fn plant(process: &Process, tid: Tid) -> io::Result<()> {
 }
 
 fn plant_code(process: &Process, tid: Tid) -> io::Result<()> {
+    match map_home(process, tid, MAP_HERE) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_kept_from_use(process, tid)? => {
+            map_home(process, tid, MAP_OVER)?;
+        }
+        mapped => mapped?,
+    }
+    process.write(HOME, code())
+}
+
+/// Whether the addresses lie in one mapping that allows no access, `start-end ---p offset device 0`, and hold nothing.
+fn is_kept_from_use(process: &Process, tid: Tid) -> io::Result<bool> {
+    let is_around = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let address = |text| u64::from_str_radix(text, 16).ok();
+        let is_plain = fields.next()? == "---p" && fields.nth(2)? == "0";
+        Some(is_plain && address(start)? <= HOME && address(end)? >= END)
+    };
+    let maps = std::fs::read(format!("/proc/{tid}/maps"))?;
+    let maps = String::from_utf8_lossy(&maps);
+    if !maps.lines().any(|line| is_around(line) == Some(true)) {
+        return Ok(false);
+    }
+    let mut content = vec![0; (END - HOME) as usize];
+    process.read(HOME, &mut content)?;
+    Ok(content.iter().all(|byte| *byte == 0))
+}
+
+/// The one mmap(2).
+fn map_home(process: &Process, tid: Tid, flags: u64) -> io::Result<()> {
     const SYSCALL_INT3: [u8; 8] = [0x0f, 0x05, 0xcc, 0x90, 0x90, 0x90, 0x90, 0x90];
     let saved = trace::registers(tid)?;
     let borrowed = bytes_to_borrow(process, tid, saved.rip)?;
@@ -271,7 +302,7 @@ fn plant_code(process: &Process, tid: Tid) -> io::Result<()> {
     registers.rdi = HOME;
     registers.rsi = END - HOME;
     registers.rdx = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
-    registers.r10 = MAP_HERE;
+    registers.r10 = flags;
     registers.r8 = u64::MAX;
     registers.r9 = 0;
     trace::set_registers(tid, &registers)?;
@@ -279,10 +310,10 @@ fn plant_code(process: &Process, tid: Tid) -> io::Result<()> {
     let mapped = trace::registers(tid)?.rax;
     process.write(borrowed, &original.to_le_bytes())?;
     trace::set_registers(tid, &saved)?;
-    if mapped != HOME {
-        return Err(io::Error::from_raw_os_error(-(mapped as i64) as i32));
+    match mapped {
+        HOME => Ok(()),
+        refused => Err(io::Error::from_raw_os_error(-(refused as i64) as i32)),
     }
-    process.write(HOME, code())
 }
 
 /// An address whose bytes no other thread executes. In a process of one thread that is its instruction pointer, `at`. In
@@ -306,6 +337,7 @@ fn bytes_to_borrow(process: &Process, tid: Tid, at: u64) -> io::Result<u64> {
 }
 
 const MAP_HERE: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
+const MAP_OVER: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u64;
 
 /// Maps the code in the calling process. Safe after a fork.
 ///

@@ -15,7 +15,7 @@ use super::job::Job;
 use super::place::Place;
 use super::rest::Rest;
 use super::slumber::Slumber;
-use super::{Program, group_of};
+use super::{Program, group_of, not_planted};
 use crate::clocks::Clocks;
 use crate::command_line::of_process;
 use crate::context::{self, MemberState, Tree};
@@ -490,8 +490,5 @@ pub(crate) fn plant(process: &Process, tid: Tid) -> Result<()> {
     if inject::is_planted(process) {
         return Ok(());
     }
-    inject::plant(process, tid).map_err(|source| match source.raw_os_error() {
-        Some(libc::EEXIST) => Error::Unsupported("it uses memory at 20000, where calls are planted".into()),
-        _ => Error::target("cannot place code in a process of the program", source),
-    })
+    inject::plant(process, tid).map_err(not_planted)
 }

@@ -657,10 +657,10 @@ pub(crate) fn plant_and_track(process: &Process, tid: Tid, cpu_floor: Option<Lev
     track(process, tid)
 }
 
-/// From now on a process and all that it makes are told by its tracer what the processor is.
+/// Why no calls can be made in a process.
 fn not_planted(source: std::io::Error) -> Error {
     if source.kind() != std::io::ErrorKind::AlreadyExists {
-        return Error::target("cannot place code in the program", source);
+        return Error::target("cannot place code in a process of the program", source);
     }
     Error::Unsupported(format!(
         "it has memory of its own between the addresses {:#x} and {:#x}, which twinpage needs; programs linked to so low addresses (GNU Common Lisp) are not supported",
@@ -669,6 +669,7 @@ fn not_planted(source: std::io::Error) -> Error {
     ))
 }
 
+/// From now on a process and all that it makes are told by its tracer what the processor is.
 fn hide_processor(process: &Process, tid: Tid) -> Result<()> {
     cpuid::set_off_in(process, tid)
         .map_err(|source| Error::target("cannot turn cpuid off for a process", source))
