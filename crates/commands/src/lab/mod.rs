@@ -15,9 +15,7 @@ use clap::{Args, Parser, Subcommand};
 use eval::Study;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::process::ExitCode;
-use std::time::Duration;
 use twinpage_lab::provenance::Provenance;
-use twinpage_lab::quantity::Time;
 use twinpage_os::messages;
 
 /// The papers' memory controllers in simulated time: traces, workloads, experiments.
@@ -95,17 +93,6 @@ pub fn lab(lab: Lab) -> Result<ExitCode, String> {
         LabCommand::Convert(arguments) => convert::convert(&arguments),
         LabCommand::Verify(arguments) => verify::verify(&arguments),
         LabCommand::Workloads(arguments) => workloads::workloads(&arguments),
-    }
-}
-
-/// Refuses a run that ended by itself before the power was cut: nothing was recovered or checked.
-fn cut_in_time(crash_at: Option<Time>, was_cut: bool, took: Duration) -> Result<(), String> {
-    match crash_at {
-        Some(Time(fs)) if !was_cut => Err(format!(
-            "--crash-at {:.1?}: the run ended before, after {took:.1?}; cut earlier, or ask for a longer run",
-            Duration::from_nanos(fs / 1_000_000),
-        )),
-        _ => Ok(()),
     }
 }
 

@@ -1,6 +1,5 @@
 //! `twinpage lab run`: one scheme, one workload, one machine.
 
-use super::cut_in_time;
 use crate::output::{print_json, write_whole};
 use crate::show::{Rows, bytes};
 use clap::Args;
@@ -133,6 +132,17 @@ pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {
     } else {
         ExitCode::from(1)
     })
+}
+
+/// Refuses a run that ended by itself before the power was cut: nothing was recovered or checked.
+fn cut_in_time(crash_at: Option<Time>, was_cut: bool, took: Duration) -> Result<(), String> {
+    match crash_at {
+        Some(Time(fs)) if !was_cut => Err(format!(
+            "--crash-at {:.1?}: the run ended before, after {took:.1?}; cut earlier, or ask for a longer run",
+            Duration::from_nanos(fs / 1_000_000),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// A line for each epoch: what it alone had.

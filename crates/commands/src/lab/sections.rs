@@ -1,6 +1,5 @@
 //! `twinpage lab sections`: one program of failure-atomic sections, on one design.
 
-use super::cut_in_time;
 use crate::output::print_json;
 use crate::show::Rows;
 use clap::Args;
@@ -66,8 +65,6 @@ pub(super) fn sections(arguments: &SectionsRun) -> Result<ExitCode, String> {
         crash_fs: arguments.crash_at.map(|Time(fs)| fs),
     };
     let report = single.run()?;
-    let took = Duration::from_nanos(report.machine.time_fs / 1_000_000);
-    cut_in_time(arguments.crash_at, report.recovery.is_some(), took)?;
     match arguments.json {
         true => print_json(&report)?,
         false => show(&report),

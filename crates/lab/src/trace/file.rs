@@ -145,8 +145,7 @@ impl Iterator for Trace {
 type Input = Box<dyn BufRead + Send>;
 
 fn reader(name: &str, input: Input, form: Option<Form>) -> Result<(Form, Box<dyn Reader>)> {
-    let input = decompress(name, ahead(name, input)?)?;
-    let mut input = ahead(name, input)?;
+    let mut input = ahead(decompress(name, ahead(input))?);
     let form = match form {
         Some(form) => form,
         None => recognise(name, input.as_mut())?,
@@ -163,15 +162,29 @@ fn reader(name: &str, input: Input, form: Option<Form>) -> Result<(Form, Box<dyn
     Ok((form, reader))
 }
 
-/// Reads the first bytes: a pipe may give them in pieces, and they are looked at together.
-fn ahead(name: &str, mut input: Input) -> Result<Input> {
+/// Reads the first bytes: a pipe may give them in pieces, and they are looked at together. An error that comes among them
+/// is told behind those before it.
+fn ahead(mut input: Input) -> Input {
     let mut begin = Vec::new();
-    let read = (&mut input).take(AHEAD_BYTES).read_to_end(&mut begin);
-    read.map_err(|why| Error::Io {
-        name: name.to_owned(),
-        why,
-    })?;
-    Ok(Box::new(io::Cursor::new(begin).chain(input)))
+    let failed = (&mut input).take(AHEAD_BYTES).read_to_end(&mut begin).err();
+    Box::new(io::Cursor::new(begin).chain(Failed(failed)).chain(input))
+}
+
+/// An error in the place of bytes, once.
+struct Failed(Option<io::Error>);
+
+impl Read for Failed {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
+impl BufRead for Failed {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.0.take().map_or(Ok(&[]), Err)
+    }
+
+    fn consume(&mut self, _: usize) {}
 }
 
 /// Puts a decompressor in front, where the first bytes ask for one.
