@@ -659,27 +659,12 @@ os.waitpid(child, 0)";
 /// V8 keeps the lowest 4 GiB from use in the processes of Chromium: where calls are planted, too.
 #[test]
 fn a_child_that_keeps_low_memory_from_use_goes_on_where_it_was() {
-    const SCRIPT: &str = "import ctypes, os, sys, time
-libc = ctypes.CDLL(None, use_errno=True)
-libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
-libc.write.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t]
-low, end = 0x10000, 1 << 32
-# A checkpoint may have come before it: another program begins without what that planted.
-if libc.mmap(low, end - low, 0, 0x104022, -1, 0) != low: os.execv(sys.executable, [sys.executable] + sys.argv)
-print('kept', flush=True)
-while not os.path.exists('../go'): time.sleep(0.001)
-(read, write) = os.pipe()
-seen = [libc.write(write, at, 1) for at in (low, low + 0xffff, end // 2, end - 1)]
-print(seen, libc.munmap(ctypes.c_void_p(end // 2), ctypes.c_size_t(4096)), flush=True)";
-    let Some(python) = python_with("ctypes") else {
-        return skip("a child that keeps low memory from use", "python3", "python3");
+    let Some(keeps) = compile("c_keeps.c", &["-static-pie", "-fPIE"]) else {
+        return;
     };
     let seed = seed();
     let mut chance = chance(seed, "low memory");
-    let scratch = tempfile::NamedTempFile::new().expect("a file for the script");
-    fs::write(scratch.path(), SCRIPT).expect("the script");
-    let mut life = Life::begin(&format!("{python} {}; echo $?", scratch.path().display()));
+    let mut life = Life::begin(&format!("{keeps} ../go; echo $?"));
     wait_until("the memory is kept", || life.read("out") == "kept\n");
     for _ in 0..4 {
         life.kill_and_resume(2, &mut chance);
@@ -689,7 +674,7 @@ print(seen, libc.munmap(ctypes.c_void_p(end // 2), ctypes.c_size_t(4096)), flush
     let (out, err) = (life.read("out"), life.read("err"));
     assert_eq!(
         (code, out.as_str()),
-        (Some(0), "kept\n[-1, -1, -1, -1] 0\n0\n"),
+        (Some(0), "kept\nstill kept\n3\n"),
         "TWINPAGE_SEED={seed}: {err}"
     );
     assert!(!err.contains("no checkpoint"), "nothing is waited for: {err}");
@@ -880,6 +865,21 @@ print('end')";
     let (code, life) = life.end();
     let end = (code, life.read("out"));
     assert_eq!(end, (Some(0), "3\nend\n".into()), "{}", life.read("err"));
+}
+
+/// A child that is linked to the addresses where calls are planted goes on to its end. Checkpoints wait, and come again.
+#[test]
+fn a_child_linked_to_low_addresses_is_waited_for() {
+    let Some(low) = compile("c_low.c", &["-static", "-no-pie", "-Wl,-Ttext-segment=0x10000"]) else {
+        return;
+    };
+    let life = Life::begin(&format!("{low} ../go; echo $?; sleep 0.3"));
+    life.until_told("programs linked to so low addresses");
+    fs::write(life.path("go"), "").expect("a file");
+    let (code, life) = life.end();
+    let (out, err) = (life.read("out"), life.read("err"));
+    assert_eq!((code, out.as_str()), (Some(0), "end\n3\n"), "{err}");
+    assert!(err.contains("checkpoints are made again"), "{err}");
 }
 
 /// A child that stays in the session which its parent has left cannot be made again so. Checkpoints wait, and come again.

@@ -64,19 +64,24 @@ impl Program {
     }
 
     /// Does something about the calls of a thread that stands still, in its process. `None` when it is a descendant's
-    /// and was killed.
+    /// and was killed, or no code can be planted in it: it goes on, and no checkpoint is made while it lives.
     pub(super) fn with_calls<T>(
         &mut self,
         tid: Tid,
         act: impl FnOnce(&mut Calls, &Process) -> Result<T>,
     ) -> Result<Option<T>> {
         let is_descendant = self.descendants.of_thread(tid).is_some();
-        self.look_at_calls(tid, |calls, process| {
-            if is_descendant {
-                plant(process, tid)?;
+        let acted = self.look_at_calls(tid, |calls, process| {
+            let planted = match is_descendant {
+                true => plant(process, tid),
+                false => Ok(()), // at its start
+            };
+            match planted {
+                Err(Error::Unsupported(_)) => Ok(None),
+                planted => planted.and_then(|()| act(calls, process)).map(Some),
             }
-            act(calls, process)
-        })
+        });
+        Ok(acted?.flatten())
     }
 
     /// The same where nothing is put into the process: no code is planted for it, at each signal that comes to a call.
