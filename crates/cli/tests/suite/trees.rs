@@ -358,6 +358,19 @@ impl Life {
         let status = self.child().wait().expect("wait for twinpage");
         (status.code(), self)
     }
+
+    /// Makes the file it waits for, and checks that it ends well and printed this, and that no checkpoint waited.
+    fn ends_when_told(self, expected: &str, seed: u64) {
+        fs::write(self.path("go"), "").expect("a file");
+        let (code, life) = self.end();
+        let (out, err) = (life.read("out"), life.read("err"));
+        assert_eq!(
+            (code, out.as_str()),
+            (Some(0), expected),
+            "TWINPAGE_SEED={seed}: {err}"
+        );
+        assert!(!err.contains("no checkpoint"), "nothing is waited for: {err}");
+    }
 }
 
 /// A program that keeps its child from being captured until a file is there.
@@ -645,15 +658,7 @@ os.waitpid(child, 0)";
     for _ in 0..4 {
         life.kill_and_resume(2, &mut chance);
     }
-    fs::write(life.path("go"), "").expect("a file");
-    let (code, life) = life.end();
-    let (out, err) = (life.read("out"), life.read("err"));
-    assert_eq!(
-        (code, out.as_str()),
-        (Some(0), "-1 Function not implemented 0 0\n"),
-        "TWINPAGE_SEED={seed}: {err}"
-    );
-    assert!(!err.contains("no checkpoint"), "nothing is waited for: {err}");
+    life.ends_when_told("-1 Function not implemented 0 0\n", seed);
 }
 
 /// V8 keeps the lowest 4 GiB from use in the processes of Chromium: where calls are planted, too.
@@ -669,15 +674,7 @@ fn a_child_that_keeps_low_memory_from_use_goes_on_where_it_was() {
     for _ in 0..4 {
         life.kill_and_resume(2, &mut chance);
     }
-    fs::write(life.path("go"), "").expect("a file");
-    let (code, life) = life.end();
-    let (out, err) = (life.read("out"), life.read("err"));
-    assert_eq!(
-        (code, out.as_str()),
-        (Some(0), "kept\nstill kept\n3\n"),
-        "TWINPAGE_SEED={seed}: {err}"
-    );
-    assert!(!err.contains("no checkpoint"), "nothing is waited for: {err}");
+    life.ends_when_told("kept\nstill kept\n3\n", seed);
 }
 
 /// Checkpoints are made while the children live: a resume starts none of them again, and no checkpoint waits.
@@ -697,15 +694,7 @@ fn node_and_its_children_go_on_where_they_were() {
     for _ in 0..10 {
         life.kill_and_resume(4, &mut chance);
     }
-    fs::write(life.path("go"), "").expect("a file");
-    let (code, life) = life.end();
-    let (out, err) = (life.read("out"), life.read("err"));
-    assert_eq!(
-        (code, out.as_str()),
-        (Some(0), "3\n3\n3\n"),
-        "TWINPAGE_SEED={seed}: {err}"
-    );
-    assert!(!err.contains("no checkpoint"), "nothing is waited for: {err}");
+    life.ends_when_told("3\n3\n3\n", seed);
 }
 
 /// A descriptor under way in a message is waited for; it is there when it has arrived, also after its sender's end.

@@ -134,7 +134,7 @@ pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {
     })
 }
 
-/// Refuses a run that ended by itself before the power was cut: nothing was recovered or checked.
+/// An error if the run ended before the power failure that was asked for: no recovery was checked.
 fn cut_in_time(crash_at: Option<Time>, was_cut: bool, took: Duration) -> Result<(), String> {
     match crash_at {
         Some(Time(fs)) if !was_cut => Err(format!(
