@@ -33,6 +33,7 @@ pub mod sweep;
 pub mod text;
 pub mod trace;
 pub mod verify;
+pub mod whole_file;
 pub mod workload;
 
 pub use op::{Kind, Op};

@@ -1,13 +1,14 @@
 //! `twinpage lab eval`: a paper's evaluation, repeated.
 
 use super::{bar, provenance};
-use crate::output::{make_folder, print_json, write_whole};
+use crate::output::{make_folder, print_json};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 use twinpage_lab::eval::{Claim, Document, Evaluation, Paper, Request, do_only, evaluate};
 use twinpage_lab::schemes::SchemeName;
+use twinpage_lab::whole_file;
 use twinpage_os::messages;
 
 pub(super) const EXAMPLES: &str = "Example:
@@ -223,7 +224,7 @@ fn traces(arguments: &Eval) -> Result<Option<PathBuf>, String> {
 /// `PAPER.json`, `PAPER.html` and an SVG for each artifact, in a folder.
 pub(super) fn write(evaluation: &impl Document, folder: &Path) -> Result<(), String> {
     let paper = evaluation.paper();
-    let put = |name: String, text: String| write_whole(&folder.join(name), &text);
+    let put = |name: String, text: String| whole_file::write(&folder.join(name), &text);
     let json = serde_json::to_string_pretty(evaluation).map_err(|why| why.to_string())?;
     put(format!("{paper}.json"), json + "\n")?;
     put(format!("{paper}.html"), evaluation.html()?)?;

@@ -1,6 +1,6 @@
 //! `twinpage lab run`: one scheme, one workload, one machine.
 
-use crate::output::{print_json, write_whole};
+use crate::output::print_json;
 use crate::show::{Rows, bytes};
 use clap::Args;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use twinpage_lab::machine::Sample;
 use twinpage_lab::quantity::Time;
 use twinpage_lab::schemes::SchemeName;
 use twinpage_lab::sweep::{Axis, Sweep};
+use twinpage_lab::whole_file;
 
 pub(super) const EXAMPLES: &str = "Example:
   twinpage lab run --scheme dual-page --workload tatp --smaller 16
@@ -117,7 +118,7 @@ pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {
     let took = Duration::from_nanos(report.outcome.time_ns);
     cut_in_time(arguments.crash_at, report.recovery.is_some(), took)?;
     if let Some(path) = &arguments.epochs {
-        write_whole(path, &series(&report.outcome.epochs))?;
+        whole_file::write(path, &series(&report.outcome.epochs))?;
     }
     match arguments.json {
         true => print_json(&report)?,

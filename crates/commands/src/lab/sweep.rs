@@ -2,10 +2,11 @@
 
 use super::bar;
 use super::run::Run;
-use crate::output::{make_folder, print_json, write_whole};
+use crate::output::{make_folder, print_json};
 use std::path::Path;
 use std::process::ExitCode;
 use twinpage_lab::sweep::Grid;
+use twinpage_lab::whole_file;
 
 pub(super) fn sweep(arguments: &Run) -> Result<ExitCode, String> {
     for (given, option) in [
@@ -39,7 +40,7 @@ pub(super) fn sweep(arguments: &Run) -> Result<ExitCode, String> {
 }
 
 fn write(grid: &Grid, folder: &Path) -> Result<(), String> {
-    let put = |name: &str, text: String| write_whole(&folder.join(name), &text);
+    let put = |name: &str, text: String| whole_file::write(&folder.join(name), &text);
     let json = serde_json::to_string_pretty(grid).map_err(|why| why.to_string())?;
     put("sweep.json", json + "\n")?;
     put("sweep.csv", grid.csv())?;

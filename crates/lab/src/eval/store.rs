@@ -7,7 +7,7 @@
 //!   cut short, changed, or is of another run under this name is not taken.
 
 use super::Run;
-use crate::config;
+use crate::{config, whole_file};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -50,15 +50,9 @@ impl Store {
     /// Keeps a run.
     pub(super) fn keep(&self, name: &str, what: &str, run: &Run) -> Result<(), String> {
         let path = self.path(name, what);
-        let unfinished = path.with_extension(format!("{}.part", std::process::id()));
         let text = write(run)?;
         let check = self.check(&text, what);
-        std::fs::write(&unfinished, format!("{text}\n{check}\n"))
-            .and_then(|()| std::fs::rename(&unfinished, &path))
-            .map_err(|why| {
-                let _ = std::fs::remove_file(&unfinished); // half a run is none
-                format!("{}: {why}", path.display())
-            })
+        whole_file::write(&path, &format!("{text}\n{check}\n"))
     }
 
     /// What follows from a run's text and from all it depends on.

@@ -1,0 +1,55 @@
+//! Files of results: written whole or not at all.
+
+use std::path::Path;
+
+/// Puts a text into a file, whole or not at all: what the file held stays where the disk is full. A pipe or a device takes
+/// the text as it is.
+///
+/// # Errors
+/// The file that cannot be written, and why.
+pub fn write(path: &Path, text: &str) -> Result<(), String> {
+    let told = |why: std::io::Error| format!("{}: {why}", path.display());
+    // A link is followed: it stays one.
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if path.metadata().is_ok_and(|there| !there.is_file()) {
+        return std::fs::write(path, text).map_err(told);
+    }
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(format!(".{}.part", std::process::id()));
+    let unfinished = Path::new(&unfinished);
+    std::fs::write(unfinished, text)
+        .and_then(|()| std::fs::rename(unfinished, path))
+        .map_err(|why| {
+            let _ = std::fs::remove_file(unfinished); // half a text is none
+            told(why)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_written_whole_or_stays_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dpc.json");
+        let link = folder.path().join("link.json");
+        let read = || std::fs::read_to_string(&path).unwrap();
+        write(&path, "old").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        write(&link, "new").unwrap();
+        assert_eq!(read(), "new");
+        assert!(link.is_symlink());
+        // The place for the unfinished file is taken, so that nothing can be written.
+        let part = folder
+            .path()
+            .join(format!("dpc.json.{}.part", std::process::id()));
+        std::fs::create_dir(&part).unwrap();
+        let why = write(&path, "newer").unwrap_err();
+        assert!(why.contains("dpc.json: "), "{why}");
+        assert_eq!(read(), "new");
+        std::fs::remove_dir(&part).unwrap();
+        assert!(write(Path::new("/dev/full"), "text").is_err());
+        write(Path::new("/dev/null"), "text").unwrap();
+    }
+}
