@@ -154,13 +154,14 @@ impl Keeper {
             Ok(code) => code,
             Err(signal) => 128 + signal,
         } as u8;
+        // Before the end is told: a person who hears of it may resume, with a keeper that makes a socket of its own.
+        if self.listener.take().is_some() {
+            let _ = std::fs::remove_file(state.join(SOCKET)); // the state may be gone
+        }
         let mut said = vec![ENDED, code];
         said.extend_from_slice(self.history.text());
         self.tell_caller(&said)?;
         self.farewell(code);
-        if self.listener.is_some() {
-            let _ = std::fs::remove_file(state.join(SOCKET)); // the state may be gone
-        }
         Ok(())
     }
 

@@ -520,8 +520,11 @@ impl Program {
 
     /// Whether a thread drops all of its ambient capabilities and has none, as programs do that drop what they may have.
     fn empties_nothing(&self, call: &Stopped) -> bool {
-        let status = proc_file::text(format!("/proc/{}/status", call.tid)).unwrap_or_default();
-        call.int(1) == libc::PR_CAP_AMBIENT_CLEAR_ALL && proc_file::mask(&status, "CapAmb") == Some(0)
+        let ambient = || {
+            let status = proc_file::text(format!("/proc/{}/status", call.tid)).ok()?;
+            proc_file::mask(&status, "CapAmb")
+        };
+        call.int(1) == libc::PR_CAP_AMBIENT_CLEAR_ALL && ambient() == Some(0)
     }
 
     fn before_fcntl(&mut self, call: &Stopped) -> Decision {

@@ -177,7 +177,7 @@ impl Program {
         let had_begun = self.descendants.has_begun(tid);
         if !had_begun {
             ignore_gone(trace::end_freely(tid))?; // what it inherited from the program's main thread
-            if self.descendants.get_mut(tid).is_some() {
+            if self.descendants.has(tid) {
                 self.processor.began(tid);
             }
         }
