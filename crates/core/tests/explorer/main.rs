@@ -1,7 +1,7 @@
 //! The crash explorer at work, with its counts: `cargo test -p twinpage-core --test explorer`.
 //!
 //! `TWINPAGE_SEED` fixes the seed, `TWINPAGE_EXPLORE=N` does N times as many random runs, as a campaign
-//! (`TWINPAGE_LONG=1`) does four times. A run that breaks a promise is printed with its seed. `TWINPAGE_SCHEME=undo-log,dual-page` explores those alone.
+//! (`TWINPAGE_LONG=1`) does eight times. A run that breaks a promise is printed with its seed. `TWINPAGE_SCHEME=undo-log,dual-page` explores those alone.
 
 mod baselines;
 mod packed;
@@ -406,7 +406,7 @@ fn side_by_side(parts: &[&(dyn Fn() -> Result<(), String> + Sync)]) -> Result<()
 fn main() -> ExitCode {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let seed = twinpage_campaign::given_seed().unwrap_or(1);
-    let runs = 4 * number("TWINPAGE_EXPLORE").unwrap_or(twinpage_campaign::either(1, 4));
+    let runs = 2 * number("TWINPAGE_EXPLORE").unwrap_or(twinpage_campaign::either(1, 8));
     let only = std::env::var("TWINPAGE_SCHEME").unwrap_or_default();
     let wanted = |what: &str| only.is_empty() || only.split(',').any(|name| name == what);
     let if_wanted = |scheme: &str, part: &dyn Fn() -> Result<(), String>| match wanted(scheme) {

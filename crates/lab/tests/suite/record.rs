@@ -70,7 +70,7 @@ fn a_program_is_recorded() {
     }
     assert_eq!((recorded.instructions, recorded.records), (instructions, records));
     let longest = stores
-        .chunk_by(|one, next| next - one == 4096)
+        .chunk_by(|one, next| next.wrapping_sub(*one) == 4096)
         .map(<[u64]>::len)
         .max();
     assert_eq!(longest, Some(16384));
