@@ -224,9 +224,7 @@ fn a_detached_program_survives_its_keeper_and_a_kill_of_all() {
     let person = Person::at(&state);
     person.types("one\n");
     person.sees("1: one.");
-    let all = processes(&state);
-    let keeper = *all.iter().find(|pid| !is_of(**pid, &all)).expect("a keeper");
-    kill(keeper);
+    kill(keeper(&processes(&state)));
     let (code, shown) = person.ends();
     assert_eq!(code, Some(125), "{shown}");
     assert!(shown.contains("twinpage resume --detach"), "{shown}");
@@ -236,7 +234,9 @@ fn a_detached_program_survives_its_keeper_and_a_kill_of_all() {
     let person = Person::at(&state);
     person.types("two\n");
     person.sees("2: two.");
-    processes(&state).into_iter().for_each(kill);
+    let all = processes(&state);
+    kill(keeper(&all)); // first: it takes its socket away when the others end
+    all.into_iter().for_each(kill);
     person.ends();
     wait_until("all are gone", || processes(&state).is_empty());
     assert!(state.join("attach").exists(), "the socket that a kill leaves");
@@ -247,6 +247,11 @@ fn a_detached_program_survives_its_keeper_and_a_kill_of_all() {
     person.sees("3: three.");
     person.types("end\n");
     assert_eq!(person.ends().0, Some(7));
+}
+
+/// The one whose parent is none of them.
+fn keeper(all: &[i32]) -> i32 {
+    *all.iter().find(|pid| !is_of(**pid, all)).expect("a keeper")
 }
 
 /// Whether a process has its parent among `all`.

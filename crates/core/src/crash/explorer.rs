@@ -10,7 +10,7 @@
 //!   images) that second life crashes at every point too.
 
 use super::image::Image;
-use super::images::Crash;
+use super::images::{Choice, Crash};
 use super::random::Random;
 use super::recorder::{Log, Op, Recorder};
 use super::run::{Run, State, Step, differs_after_recovery};
@@ -103,9 +103,6 @@ pub struct Effort {
     /// Skips the comparison without a crash: for planted faults that it would find already.
     pub only_crashes: bool,
 }
-
-/// Random images at a point of a recovery.
-const RECOVERY_SAMPLES: usize = 4;
 
 /// How to make and recover the scheme under test.
 pub struct Subject<S> {
@@ -228,7 +225,7 @@ impl<S: Simulated> Explorer<S> {
                 continue;
             }
             self.counts.points += 1;
-            for image in crash.images(self.effort.samples, &mut self.random) {
+            for image in crash.images(Choice::many(self.effort.samples), &mut self.random) {
                 self.counts.images += 1;
                 let checked = self.check_image(&image, &allowed, made, run, steps, deep);
                 checked.map_err(|broken| Broken {
@@ -263,10 +260,9 @@ impl<S: Simulated> Explorer<S> {
             .get(&found.epoch)
             .filter(|_| allowed.contains(&found.epoch))
         else {
-            return Err(broken(format!(
-                "epoch {} is found, {allowed:?} was promised",
-                found.epoch
-            )));
+            let epoch = found.epoch;
+            let what = format!("epoch {epoch} is found, {allowed:?} was promised");
+            return Err(broken(what));
         };
         self.compare(&scheme, &found, state)?;
         let ops = log.borrow().clone();
@@ -307,16 +303,15 @@ impl<S: Simulated> Explorer<S> {
             if !crash.advance(op) {
                 continue;
             }
-            for image in crash.few_images(RECOVERY_SAMPLES, &mut self.random) {
+            for image in crash.images(Choice::FEW, &mut self.random) {
                 let again = self
                     .recover(Recorder::new(image()))
                     .map_err(failed("recovery after a crashed recovery refuses"));
                 let (scheme, found) = again?;
                 if found.epoch != epoch {
-                    return Err(broken(format!(
-                        "epoch {} is found after a crashed recovery of {epoch}",
-                        found.epoch
-                    )));
+                    let again = found.epoch;
+                    let what = format!("epoch {again} is found after a crashed recovery of {epoch}");
+                    return Err(broken(what));
                 }
                 self.compare(&scheme, &found, state)?;
             }
@@ -352,10 +347,8 @@ impl<S: Simulated> Explorer<S> {
             .recover(Recorder::new(end.whole()))
             .map_err(failed("recovery refuses"))?;
         if found.epoch != last {
-            return Err(broken(format!(
-                "epoch {} is found, {last} was durable",
-                found.epoch
-            )));
+            let epoch = found.epoch;
+            return Err(broken(format!("epoch {epoch} is found, {last} was durable")));
         }
         self.compare(&scheme, &found, &lived.states[&last])?;
         if !deep && self.effort.deep > 0 && self.random.once_in(self.effort.deep) {

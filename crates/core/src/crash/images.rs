@@ -3,6 +3,7 @@
 //! * All writes before the last fence are there.
 //! * Of later writes, any subset of the atoms is there. Few atoms: every subset is built. Many:
 //!   none, all, each one alone, each one missing, and seeded samples.
+//! * An image that was there after the operation before is not built again.
 
 use super::image::Image;
 use super::random::Random;
@@ -11,17 +12,39 @@ use crate::medium::{Medium, Offset};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Up to this number of atoms: every subset.
-const EVERY: usize = 6;
-/// Up to this number of atoms: each alone and each missing.
-const EACH: usize = 20;
+/// Which images are built.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// Up to this number of atoms: every subset.
+    every: usize,
+    /// Up to this number of atoms: each alone and each missing.
+    each: usize,
+    /// Random subsets, where there are too many to build all.
+    samples: usize,
+}
+
+impl Choice {
+    /// A few.
+    pub const FEW: Choice = Choice::new(3, 0, 4);
+
+    /// Many, and of random ones so many.
+    pub(super) const fn many(samples: usize) -> Choice {
+        Choice::new(6, 20, samples)
+    }
+
+    const fn new(every: usize, each: usize, samples: usize) -> Choice {
+        Choice { every, each, samples }
+    }
+}
 
 /// The durable bytes at a point of a run, and the writes without a fence.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Crash {
     durable: Vec<u8>,
     pending: Vec<Op>,
     atom: usize,
+    /// Atoms after an earlier operation since the last fence, of which the images were asked for.
+    seen: Option<usize>,
 }
 
 /// A piece of a pending operation that is there whole or not at all.
@@ -39,11 +62,16 @@ impl Crash {
             durable: start.bytes().to_vec(),
             pending: Vec::new(),
             atom: start.atom(),
+            seen: None,
         }
     }
 
     /// One more operation was done. True if it is a new point to crash at.
     pub fn advance(&mut self, op: &Op) -> bool {
+        // When a commit begins, the epochs that were allowed still are.
+        if matches!(op, Op::Fence | Op::Durable(_)) {
+            self.seen = None;
+        }
         match op {
             Op::Committing(_) | Op::Durable(_) => return false,
             Op::Fence => {
@@ -59,46 +87,48 @@ impl Crash {
         true
     }
 
-    /// The images a crash here may leave: `samples` random ones where there are too many to build all.
-    pub(super) fn images(&self, samples: usize, random: &mut Random) -> Vec<Maker<'_>> {
-        self.choose(EVERY, EACH, samples, random)
-    }
-
-    /// As [`Crash::images`], but fewer.
-    pub fn few_images(&self, samples: usize, random: &mut Random) -> Vec<Maker<'_>> {
-        self.choose(EVERY / 2, 0, samples, random)
-    }
-
-    fn choose(&self, every: usize, each: usize, samples: usize, random: &mut Random) -> Vec<Maker<'_>> {
+    /// The images that a crash here may leave, without those that were among them after the operation before.
+    pub fn images(&mut self, choice: Choice, random: &mut Random) -> Vec<Maker<'_>> {
         let atoms = self.atoms();
+        let seen = self.seen.replace(atoms.len());
+        let all = atoms.len();
         let mut subsets: Vec<Subset> = Vec::new();
-        if atoms.len() <= every {
-            for subset in 0..1_usize << atoms.len() {
-                subsets.push(Box::new(move |k, _| subset >> k & 1 == 1));
+        // A subset of the first atoms, so many that all of them were there before, is not new.
+        let mut add = |first: usize, subset: Subset| {
+            if seen.is_none_or(|seen| first > seen) {
+                subsets.push(subset);
+            }
+        };
+        if all <= choice.every {
+            for subset in 0..1_usize << all {
+                let first = usize::BITS - subset.leading_zeros();
+                add(first as usize, Box::new(move |k, _| subset >> k & 1 == 1));
             }
         } else {
-            subsets.push(Box::new(|_, _| false));
-            subsets.push(Box::new(|_, _| true));
-            for one in (0..atoms.len()).filter(|_| atoms.len() <= each) {
-                subsets.push(Box::new(move |k, _| k == one));
-                subsets.push(Box::new(move |k, _| k != one));
+            add(0, Box::new(|_, _| false));
+            add(all, Box::new(|_, _| true));
+            for one in (0..all).filter(|_| all <= choice.each) {
+                add(one + 1, Box::new(move |k, _| k == one));
+                add(all, Box::new(move |k, _| k != one));
             }
-            for sample in 0..samples {
+            for sample in 0..choice.samples {
                 // Operations whole or not at all; atoms one by one; all but a few; only a few.
                 let seed = random.number();
                 let draw = move |k: usize, times: u64| Random::new(seed ^ (k as u64) << 20).once_in(times);
-                subsets.push(match sample % 4 {
+                let subset: Subset = match sample % 4 {
                     0 => Box::new(move |_, atom| draw(op_of(atom), 2)),
                     1 => Box::new(move |k, _| draw(k, 2)),
                     2 => Box::new(move |k, _| !draw(k, 8)),
                     _ => Box::new(move |k, _| draw(k, 8)),
-                });
+                };
+                add(all, subset);
             }
         }
         let atoms: Rc<[Atom]> = atoms.into();
+        let this = &*self;
         let maker = |there: Subset| -> Maker<'_> {
             let atoms = Rc::clone(&atoms);
-            Box::new(move || self.image(&atoms, &there))
+            Box::new(move || this.image(&atoms, &there))
         };
         subsets.into_iter().map(maker).collect()
     }
@@ -186,7 +216,11 @@ mod tests {
     }
 
     fn images(crash: &Crash) -> BTreeSet<Vec<u8>> {
-        let images = crash.images(50, &mut Random::new(1));
+        let mut crash = Crash {
+            seen: None,
+            ..crash.clone()
+        };
+        let images = crash.images(Choice::many(50), &mut Random::new(1));
         images.iter().map(|image| image().bytes().to_vec()).collect()
     }
 
@@ -199,6 +233,28 @@ mod tests {
         crash.advance(&write(1, &[2, 2]));
         let torn = [[1, 0, 0, 0], [1, 2, 0, 0], [1, 0, 2, 0], [1, 2, 2, 0]];
         assert_eq!(images(&crash), torn.map(Vec::from).into());
+    }
+
+    #[test]
+    fn an_image_is_built_once_between_two_fences() {
+        let mut crash = Crash::new(&Image::from_bytes(vec![0; 16], 1));
+        let mut built = BTreeSet::new();
+        for at in 0..6 {
+            crash.advance(&write(at, &[1]));
+            for image in crash.images(Choice::many(0), &mut Random::new(1)) {
+                assert!(built.insert(image().bytes().to_vec()), "built twice after {at}");
+            }
+            assert_eq!(built, images(&crash));
+        }
+        // With many atoms: all are there, or all but one; the new one alone.
+        crash.advance(&write(6, &[1]));
+        let new = crash.images(Choice::many(0), &mut Random::new(1)).len();
+        assert_eq!(new, 1 + 7 + 1);
+        // Another checkpoint is promised from here on: all are looked at again.
+        crash.advance(&Op::Durable(1));
+        crash.advance(&write(7, &[1]));
+        let again = crash.images(Choice::many(0), &mut Random::new(1)).len();
+        assert_eq!(again, 2 + 8 + 8);
     }
 
     #[test]

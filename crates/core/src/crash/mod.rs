@@ -22,7 +22,7 @@ mod run;
 
 pub use explorer::{Broken, Counts, Effort, Explorer, Seen, Subject};
 pub use image::Image;
-pub use images::{Crash, Maker};
+pub use images::{Choice, Crash, Maker};
 pub use random::Random;
 pub use recorder::{Log, Op, Recorder};
 pub use run::{Profile, Run, State, Step, differs_after_recovery, overlapped, random_steps};

@@ -152,29 +152,22 @@ impl<S: Simulated> Run<S> {
     fn write(&mut self, page: u64, lines: LineMask, value: u64) -> Result<()> {
         let line = self.scheme.geometry().line_bytes();
         let page_bytes = self.scheme.geometry().page_bytes();
-        let old = self
-            .newest
-            .pages
-            .get(&page)
-            .map_or_else(|| vec![0; page_bytes], |bytes| bytes.to_vec());
-        let mut bytes = old;
+        let old = self.newest.pages.get(&page);
+        let mut bytes = old.map_or_else(|| vec![0; page_bytes], |bytes| bytes.to_vec());
         for k in lines.runs().flatten() {
-            let word = if value == 0 {
-                0
-            } else {
-                Random::new(value ^ page << 40 ^ (k as u64) << 32).number()
+            let word = match value {
+                0 => 0,
+                value => Random::new(value ^ page << 40 ^ (k as u64) << 32).number(),
             };
-            let filled = &mut bytes[k * line..(k + 1) * line];
-            filled
-                .chunks_exact_mut(8)
-                .for_each(|chunk| chunk.copy_from_slice(&word.to_le_bytes()));
+            for chunk in bytes[k * line..(k + 1) * line].chunks_exact_mut(8) {
+                chunk.copy_from_slice(&word.to_le_bytes());
+            }
         }
         // Some writes tell what changed, others let the scheme find out.
         let whole = PageLines::from(PageId(page), 0, &bytes, line);
-        let lines = if value % 3 == 1 {
-            self.scheme.diff(&whole)?
-        } else {
-            lines
+        let lines = match value % 3 {
+            1 => self.scheme.diff(&whole)?,
+            _ => lines,
         };
         if !lines.is_empty() {
             let _ = self.scheme.write(whole.only(lines))?;
@@ -209,10 +202,8 @@ pub fn differs_after_recovery<S: Scheme>(
     state: &State,
 ) -> Result<Option<String>> {
     if found.context != state.context {
-        return Ok(Some(format!(
-            "the context of epoch {} is not its own",
-            found.epoch
-        )));
+        let epoch = found.epoch;
+        return Ok(Some(format!("the context of epoch {epoch} is not its own")));
     }
     differs(scheme, state)
 }
@@ -225,23 +216,16 @@ fn differs<S: Scheme>(scheme: &S, state: &State) -> Result<Option<String>> {
     for page in 0..last + 3 {
         let expected = state.pages.get(&page);
         if scheme.is_present(PageId(page)) != expected.is_some() {
-            return Ok(Some(format!(
-                "page {page} is {}there",
-                if expected.is_some() { "not " } else { "" }
-            )));
+            let not = if expected.is_some() { "not " } else { "" };
+            return Ok(Some(format!("page {page} is {not}there")));
         }
         scheme.read(PageId(page), 0, &mut bytes)?;
         let expected = expected.map_or(&zeros[..], |page| page);
         if bytes != expected {
             let line = scheme.geometry().line_bytes();
-            let wrong = bytes
-                .chunks(line)
-                .zip(expected.chunks(line))
-                .position(|(a, b)| a != b);
-            return Ok(Some(format!(
-                "line {} of page {page} is wrong",
-                wrong.unwrap_or_default()
-            )));
+            let mut lines = bytes.chunks(line).zip(expected.chunks(line));
+            let wrong = lines.position(|(a, b)| a != b).unwrap_or_default();
+            return Ok(Some(format!("line {wrong} of page {page} is wrong")));
         }
     }
     Ok(None)
@@ -277,10 +261,9 @@ pub fn random_steps(profile: &Profile, random: &mut Random) -> Vec<Step> {
             steps.push(Step::Expect(random.below(pages)));
         }
         let huge = random.once_in(8);
-        let writes = if huge {
-            pages
-        } else {
-            random.below(profile.writes + 1)
+        let writes = match huge {
+            true => pages,
+            false => random.below(profile.writes + 1),
         };
         for write in 0..writes {
             value += 1;

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
-use twinpage_core::crash::{Crash, Image, Op, Random};
+use twinpage_core::crash::{Choice, Crash, Image, Op, Random};
 use twinpage_core::dual_page::{DualPage, Options};
 use twinpage_core::operation_log::{
     Appender, Call, Group, LEAST_RING, Log, NAMED, Taker, header, read, read_new,
@@ -246,7 +246,9 @@ fn explore(
         if !crashes[*number].advance(op) || !is_made {
             continue;
         }
-        let all: Vec<_> = crashes.iter().map(|crash| crash.few_images(4, random)).collect();
+        // Those of one medium that were there before are there with others of the other.
+        let mut now = crashes.clone();
+        let all: Vec<_> = (now.iter_mut().map(|crash| crash.images(Choice::FEW, random))).collect();
         for at in 0..all[0].len().max(all[1].len()).min(6) {
             let pick = |number: usize| all[number][at % all[number].len()]();
             let left = [pick(0), pick(1)];
