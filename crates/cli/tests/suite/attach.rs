@@ -249,7 +249,7 @@ fn a_detached_program_survives_its_keeper_and_a_kill_of_all() {
     assert_eq!(person.ends().0, Some(7));
 }
 
-/// The one whose parent is none of them.
+/// The process whose parent is not among them.
 fn keeper(all: &[i32]) -> i32 {
     *all.iter().find(|pid| !is_of(**pid, all)).expect("a keeper")
 }

@@ -24,10 +24,10 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// A few.
+    /// A small number.
     pub const FEW: Choice = Choice::new(3, 0, 4);
 
-    /// Many, and of random ones so many.
+    /// Many, with this number of random subsets.
     pub(super) const fn many(samples: usize) -> Choice {
         Choice::new(6, 20, samples)
     }
@@ -43,7 +43,7 @@ pub struct Crash {
     durable: Vec<u8>,
     pending: Vec<Op>,
     atom: usize,
-    /// Atoms after an earlier operation since the last fence, of which the images were asked for.
+    /// The number of atoms when images were last built, since the last fence or durable commit.
     seen: Option<usize>,
 }
 
@@ -90,19 +90,19 @@ impl Crash {
     /// The images that a crash here may leave, without those that were among them after the operation before.
     pub fn images(&mut self, choice: Choice, random: &mut Random) -> Vec<Maker<'_>> {
         let atoms = self.atoms();
-        let seen = self.seen.replace(atoms.len());
         let all = atoms.len();
+        let seen = self.seen.replace(all);
         let mut subsets: Vec<Subset> = Vec::new();
-        // A subset of the first atoms, so many that all of them were there before, is not new.
-        let mut add = |first: usize, subset: Subset| {
-            if seen.is_none_or(|seen| first > seen) {
+        // `end` is behind the last atom of the subset. One that ends among the atoms of the last images was among those.
+        let mut add = |end: usize, subset: Subset| {
+            if seen.is_none_or(|seen| end > seen) {
                 subsets.push(subset);
             }
         };
         if all <= choice.every {
             for subset in 0..1_usize << all {
-                let first = usize::BITS - subset.leading_zeros();
-                add(first as usize, Box::new(move |k, _| subset >> k & 1 == 1));
+                let end = usize::BITS - subset.leading_zeros();
+                add(end as usize, Box::new(move |k, _| subset >> k & 1 == 1));
             }
         } else {
             add(0, Box::new(|_, _| false));

@@ -246,7 +246,7 @@ fn explore(
         if !crashes[*number].advance(op) || !is_made {
             continue;
         }
-        // Those of one medium that were there before are there with others of the other.
+        // All images of both media: one that was built before is combined with new ones of the other medium.
         let mut now = crashes.clone();
         let all: Vec<_> = (now.iter_mut().map(|crash| crash.images(Choice::FEW, random))).collect();
         for at in 0..all[0].len().max(all[1].len()).min(6) {

@@ -154,7 +154,7 @@ impl Keeper {
             Ok(code) => code,
             Err(signal) => 128 + signal,
         } as u8;
-        self.welcome();
+        self.welcome(); // a terminal that waits to attach is told the end too
         // Before the end is told: a person who hears of it may resume, with a keeper that makes a socket of its own.
         if self.listener.take().is_some() {
             let _ = std::fs::remove_file(state.join(SOCKET)); // the state may be gone
