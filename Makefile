@@ -8,7 +8,8 @@ TEST = --profile $(PROFILE) --workspace --features twinpage/serde --no-fail-fast
 # A shell ignores signals for what it runs in the background; some tests send them.
 RUN_TESTS = env --default-signal cargo test --lib --bins --tests $(TEST)
 
-# Clippy and the tests are compiled alike, so that build scripts and derive macros are compiled once.
+# Clippy looks at the code as it is compiled for the tests (`.ci/rustc`), so that nothing is read twice. Examples and
+# benchmarks are compiled for Clippy alone.
 #
 # The programs under `twinpage run` come first: much of such a test waits for programs that it kills, so twice as many run
 # at once as there are processors. The lab's tests and those of documents only compute: they have the processor time
@@ -22,17 +23,18 @@ test compile: export RUSTC_WORKSPACE_WRAPPER = $(CURDIR)/.ci/rustc
 test compile: PROFILE = gate
 test:
 	cargo fmt --all --check
-	$(MAKE) -k -j1 PROFILE=$(PROFILE) lint test-all
+	$(MAKE) -k PROFILE=$(PROFILE) test-all
 
 test-all: compile
 	$(MAKE) -k -j3 test-in-front test-lab test-docs
 compile:
-	$(RUN_TESTS) --no-run
+	$(RUN_TESTS) --examples --benches --no-run
 test-in-front:
 	$(MAKE) -k -j1 test-programs test-others
 test-others:
 	$(MAKE) -k -j2 test-library test-crates
 
+# Clippy alone: two minutes.
 lint:
 	cargo clippy --profile gate --workspace --all-targets --features twinpage/serde -- -D warnings
 

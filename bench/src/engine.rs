@@ -54,6 +54,8 @@ pub(crate) struct StoreOptions {
     pub(crate) form: Form,
     /// Whether the directory is on a memory file system.
     pub(crate) in_memory: bool,
+    /// How much data all threads have together: 1 is as described for one.
+    pub(crate) scale: f64,
 }
 
 /// Names a map or an array of a workload: its number, and the thread whose own it is.

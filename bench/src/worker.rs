@@ -109,6 +109,7 @@ fn serve<E: Engine, W: Workload<E>>(arguments: &WorkerArguments) -> Result<()> {
         pace: arguments.every.map_or(Pace::Each, Pace::Every),
         form: arguments.form,
         in_memory: medium::is_memory(&arguments.place)?,
+        scale: arguments.scale * f64::from(arguments.threads),
     };
     let engine = match E::open(&place) {
         Ok(engine) => engine,

@@ -165,5 +165,6 @@ fn place(directory: &Path) -> Result<StoreOptions> {
         pace: crate::engine::Pace::Each,
         form: crate::args::Form::default(),
         in_memory: medium::is_memory(directory)?,
+        scale: 1.0,
     })
 }

@@ -45,6 +45,7 @@ pub(super) fn engine<E: Engine>(arguments: &SpsArguments, pace: Pace) -> Result<
         pace,
         form: Form::default(),
         in_memory: true,
+        scale: 1.0,
     };
     let store = E::open(&place)?;
     let name = Name { table: 0, thread: 0 };

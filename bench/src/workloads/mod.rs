@@ -105,6 +105,7 @@ mod tests {
             pace: Pace::Each,
             form: Form::default(),
             in_memory: true,
+            scale: 0.001,
         };
         let engine = Native::open(&place).unwrap();
         let setting = Setting {

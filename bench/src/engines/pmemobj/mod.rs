@@ -15,6 +15,7 @@ use crate::engine::{Engine, Kind, Name, Pace, Plain, Result, StoreOptions, TABLE
 use hash::Hash;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use tree::Tree;
 
@@ -47,7 +48,8 @@ c_library!(Library, ["libpmemobj.so.1"], "libpmemobj1", {
 /// `TX_PARAM_NONE`.
 const NO_PARAMETER: c_int = 0;
 const CANCELLED: c_int = 125;
-const POOL_BYTES: usize = 2 << 30;
+/// The least has room for the least data that a workload has. To make the largest takes seconds.
+const POOL_BYTES: RangeInclusive<usize> = 64 << 20..=2 << 30;
 const THREADS: u32 = 16;
 
 /// The root object: where each table is.
@@ -189,12 +191,14 @@ impl Engine for Pmemobj {
         let exists = path.exists();
         let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| "a path with a zero byte")?;
         let layout = c"twinpage-bench".as_ptr();
+        let (least, most) = POOL_BYTES.into_inner();
+        let pool_bytes = ((most as f64 * place.scale) as usize).clamp(least, most);
         // SAFETY: both strings end; the sizes are those of the root that is asked for again on each open.
         let (pool, root) = unsafe {
             let pool = if exists {
                 (library.pmemobj_open)(path.as_ptr(), layout)
             } else {
-                (library.pmemobj_create)(path.as_ptr(), layout, POOL_BYTES, 0o600)
+                (library.pmemobj_create)(path.as_ptr(), layout, pool_bytes, 0o600)
             };
             if pool.is_null() {
                 let why = CStr::from_ptr((library.pmemobj_errormsg)()).to_string_lossy();

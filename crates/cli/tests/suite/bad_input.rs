@@ -403,7 +403,7 @@ fn a_store_that_is_cut() {
     let mut chance = chance(seed, "cut");
     let (mut cuts, mut noticed) = (0, 0);
     for (file, len) in files_of(&killed.path("state")) {
-        let few = either(4, 200);
+        let few = either(1, 200);
         let mut lengths: Vec<u64> = (0..few).map(|_| chance.u64(0..len.max(1))).collect();
         lengths.extend([0, 1, 8, 511, 512, 4095, 4096, 8192, len.saturating_sub(1)].map(|n: u64| n.min(len)));
         for length in lengths {
@@ -434,7 +434,7 @@ fn a_store_with_flipped_bytes() {
     let mut chance = chance(seed, "flip");
     let (mut flips, mut noticed) = (0, 0);
     for (file, len) in files_of(&killed.path("state")) {
-        let few = either(10, 400);
+        let few = either(6, 400);
         // Half of them near the beginning, where the tables are.
         let places: Vec<u64> = (0..few)
             .map(|i| {

@@ -172,7 +172,7 @@ fn c_with_mappings_moved_at_random() {
 /// Many of its pages are copied before a stop, and many of those are taken away between the two.
 #[test]
 fn c_whose_pages_are_copied_before_a_stop() {
-    for every in ["20ms", "5ms"] {
+    for every in either(&["5ms"][..], &["20ms", "5ms"]) {
         survives_with("c_precopy.c", &["--every", every]);
     }
     let stats = statistics_of(&named("c_precopy.c").command(30).expect("a compiler"));

@@ -153,7 +153,7 @@ fn a_flipped_byte_is_refused_or_harmless_or_in_one_line() {
         let mut refused = 0;
         let mut random = Random::new(number as u64);
         // Every byte of metadata, every now and then one of a page.
-        let data = (METADATA..kept.image.len()).step_by(61);
+        let data = (METADATA..kept.image.len()).step_by(either(241, 61));
         let rounds = either(1, 4);
         let metadata = (0..rounds).flat_map(|_| 0..METADATA);
         for at in metadata.chain(data) {

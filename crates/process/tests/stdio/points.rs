@@ -6,6 +6,7 @@
 use crate::runner::{Job, expected, start};
 use crate::support::{collect, null, pipe, same};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -172,12 +173,18 @@ fn socket_input() -> (OwnedFd, Vec<u8>) {
 }
 
 /// One life after another, each killed one point later than the one before it, until one ends.
-fn lives(job: &Job, fds: [&OwnedFd; 3], step: u64) -> u64 {
-    let mut point = 1;
-    while run(job, fds, Until::Point(point), false) == Ended::Killed {
-        point += step;
-    }
-    point / step
+///
+/// All on one processor: a stop that wakes another one takes four times as long.
+fn lives(job: &Job, fds: [&OwnedFd; 3]) -> u64 {
+    let one_after_another = || {
+        let mut here = CpuSet::new();
+        here.set(sched_getcpu());
+        sched_setaffinity(None, &here).unwrap();
+        (1..)
+            .find(|&point| run(job, fds, Until::Point(point), false) == Ended::Done)
+            .unwrap()
+    };
+    std::thread::scope(|scope| scope.spawn(one_after_another).join().unwrap())
 }
 
 #[test]
@@ -188,7 +195,7 @@ fn killed_at_every_point_through_a_pipe() {
         let (input, said) = input();
         let (read, out) = pipe();
         let all = collect(read);
-        let lives = lives(&job, [&input, &out, &out], 1);
+        let lives = lives(&job, [&input, &out, &out]);
         drop(out);
         same(&all.join().unwrap(), &expected(&job, &said).0, "stdout");
         println!("killed_at_every_point_through_a_pipe: {lives} lives, disk {disk}");
@@ -210,7 +217,7 @@ fn killed_at_every_point_from_a_socket_into_a_file() {
             .open(&path)
             .unwrap()
             .into();
-        let lives = lives(&job, [&input, &out, &out], 1);
+        let lives = lives(&job, [&input, &out, &out]);
         same(&std::fs::read(&path).unwrap(), &expected(&job, &said).0, "stdout");
         println!("killed_at_every_point_from_a_socket_into_a_file: {lives} lives, append {append}");
     }

@@ -327,7 +327,7 @@ fn a_power_cut_at_any_instant_loses_neither_leader_nor_copy() {
     survives_cuts(
         &run,
         &files,
-        twinpage_campaign::either(40, 1000),
+        twinpage_campaign::either(30, 1000),
         |folder, last| {
             let (leader, mut said) = process(NAME, &last.unwrap_or(1).to_string(), folder.path());
             let has = said

@@ -236,7 +236,7 @@ fn objects_in_two_levels_are_as_in_one() {
             };
             let mut region = open();
             let (mut model, mut handles) = (BTreeMap::new(), BTreeMap::new());
-            for step in 0..400 {
+            for step in 0..twinpage_campaign::either(200, 400) {
                 let name = random.u64(0..6);
                 let text = format!("sheet {name}");
                 match random.u32(0..100) {
@@ -488,7 +488,7 @@ fn a_power_cut_at_any_instant_leaves_each_object_whole_in_one_level() {
     survives_cuts(
         &run,
         &files,
-        twinpage_campaign::either(80, 2000),
+        twinpage_campaign::either(40, 2000),
         assert_state_after,
     );
 }
