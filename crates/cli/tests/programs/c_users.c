@@ -174,7 +174,8 @@ int main(int argc, char **argv) {
             CHECK(write(ends[i], &byte, 1) == 1, "ask worker %d", i);
             int signal;
             while ((signal = sigwaitinfo(&signals, &info)) == -1 && errno == EINTR) {}
-            CHECK(signal == (i == 0 ? SIGIO : first + i), "worker %d: signal %d", i, signal);
+            CHECK(signal == (i == 0 ? SIGIO : first + i), "worker %d: signal %d of descriptor %d, code %d, band %lx", i,
+                  signal, info.si_fd, info.si_code, info.si_band);
             if (i) CHECK(info.si_fd == ends[i] && info.si_band & 1, "signal of descriptor %d, %lx", info.si_fd, info.si_band);
             CHECK(read(ends[i], &back, 1) == 1 && back == byte, "worker %d answers %d", i, back);
             CHECK(fcntl(ends[i], F_GETFL) & O_ASYNC, "flags %o", fcntl(ends[i], F_GETFL));

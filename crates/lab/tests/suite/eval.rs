@@ -2,7 +2,7 @@
 
 use crate::record::ready;
 use std::process::{Command, Stdio};
-use twinpage_campaign::is_long;
+use twinpage_campaign::{either, is_long};
 use twinpage_lab::eval::{ARTIFACTS, Document, Evaluation, Paper, Request, Verdict, do_only, evaluate};
 use twinpage_lab::provenance::Provenance;
 use twinpage_lab::schemes::SchemeName;
@@ -85,7 +85,7 @@ fn every_row_is_whole_and_the_report_shows_it() {
 #[test]
 fn what_is_open_is_varied() {
     let mut request = request(Paper::Twins, &["sensitivity"]);
-    request.instructions = Some(200_000);
+    request.instructions = Some(120_000);
     request.sweep = vec!["echo".into()];
     let evaluation = on_threads(2, &request);
     let time = |setting: &str| {
@@ -271,7 +271,7 @@ fn ratios_have_intervals_and_ranges() {
         &["fig8a", "fig8b"]
     };
     request.artifacts = varied.iter().map(|&name| name.into()).collect();
-    request.instructions = Some(1_500_000);
+    request.instructions = Some(either(1_000_000, 1_500_000));
     request.sweep = vec!["echo".into()];
     let evaluation = on_threads(2, &request);
     assert!(evaluation.rows.len() >= if is_long() { 100 } else { 20 });
@@ -284,7 +284,7 @@ fn ratios_have_intervals_and_ranges() {
 #[test]
 fn sentences_hold_or_not_by_their_numbers() {
     let mut request = request(Paper::Dpc, &["claims"]);
-    request.instructions = Some(100_000);
+    request.instructions = Some(60_000);
     let evaluation = on_threads(2, &request);
     for claim in &evaluation.claims {
         println!(

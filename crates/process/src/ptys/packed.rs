@@ -27,8 +27,8 @@ const BUFFERS: [(usize, usize); 3] = [(1536, 10), (512, 2), (1792, 2)];
 const SMALL: usize = 256;
 /// As much as fits without buffers that were kept.
 const MOST: usize = QUEUE_BYTES + in_all(BUFFERS[0]) + in_all(BUFFERS[1]) + in_all(BUFFERS[2]);
-/// How long the kernel may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the kernel's worker may take: it waits for a processor, as all else does.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Bytes of `count` writes of `size` bytes each.
 const fn in_all((size, count): (usize, usize)) -> usize {
@@ -67,8 +67,8 @@ fn give(writer: BorrowedFd<'_>, mut bytes: &[u8], sizes: impl Iterator<Item = us
         while !piece.is_empty() {
             match write(writer, piece)? {
                 // A buffer that was emptied may be counted until the kernel looks at it again.
-                0 if begun.elapsed() < PATIENCE => std::thread::yield_now(),
-                0 => return Err(Errno::AGAIN.into()),
+                0 if begun.elapsed() < PATIENCE => queue::pause(begun),
+                0 => return Err(too_many(piece.len() + rest.len())),
                 given => piece = &piece[given..],
             }
         }
@@ -78,6 +78,12 @@ fn give(writer: BorrowedFd<'_>, mut bytes: &[u8], sizes: impl Iterator<Item = us
         }
     }
     Ok(())
+}
+
+fn too_many(left: usize) -> io::Error {
+    io::Error::other(format!(
+        "the kernel has no room for {left} bytes that were on their way through it"
+    ))
 }
 
 /// How many bytes there was room for.

@@ -273,9 +273,17 @@ fn await_end_of_input(
 pub(crate) fn await_readable(reader: BorrowedFd<'_>, bytes: usize, most: Duration) -> io::Result<()> {
     let begun = Instant::now();
     while readable(reader)? < bytes as u64 && begun.elapsed() < most {
-        std::thread::yield_now();
+        pause(begun);
     }
     Ok(())
+}
+
+/// Lets the kernel's worker run, for which something waits since `begun`.
+pub(crate) fn pause(begun: Instant) {
+    match begun.elapsed() < Duration::from_millis(1) {
+        true => std::thread::yield_now(),
+        false => std::thread::sleep(Duration::from_micros(100)),
+    }
 }
 
 /// Line mode, echo, and nothing else: no signals, no flow control, no character with a meaning.

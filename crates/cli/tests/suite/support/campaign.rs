@@ -121,7 +121,7 @@ struct Round<'a> {
 }
 
 impl<'a> Campaign<'a> {
-    /// A campaign of six kills, sixty in a long one, whose program prints into a pipe and reads nothing.
+    /// A campaign of four kills, sixty in a long one, whose program prints into a pipe and reads nothing.
     pub(crate) fn new(
         name: &'a str,
         line: &'a [String],
@@ -131,7 +131,7 @@ impl<'a> Campaign<'a> {
         Campaign {
             name,
             line,
-            kills: either(6, 60),
+            kills: either(4, 60),
             run_options,
             sink: sink::Kind::Pipe,
             seed,
