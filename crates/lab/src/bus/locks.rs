@@ -128,5 +128,6 @@ impl Machine<'_> {
         debug_assert_eq!(core.state, State::Blocked(NO_REQUEST));
         core.state = State::Ready;
         core.stall(at, Stall::Lock);
+        self.clocks.see(number, core);
     }
 }

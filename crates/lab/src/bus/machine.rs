@@ -1,5 +1,6 @@
 //! The machine in motion.
 
+use super::clocks::Clocks;
 use super::config::Hardware;
 use super::flushes::{Flushes, When};
 use super::locks::{Held, is_atomic};
@@ -80,13 +81,19 @@ impl Remaps {
     }
 }
 
+fn clocks(cores: &[BusCore]) -> Clocks {
+    Clocks::of(cores.iter().map(|this| &this.core))
+}
+
 impl<'w> Machine<'w> {
     /// Fills memory with the workload's data and switches the machine on.
     pub fn new(config: Hardware, disk: Option<Disk>, workload: &'w mut dyn Workload) -> Machine<'w> {
+        let cores: Vec<_> = (0..config.shape.cores)
+            .map(|_| BusCore::new(&config.shape))
+            .collect();
         Machine {
-            cores: (0..config.shape.cores)
-                .map(|_| BusCore::new(&config.shape))
-                .collect(),
+            clocks: clocks(&cores),
+            cores,
             caches: Hierarchy::of(config.shape.cores, &config.shape.levels, config.distances),
             memory: Memory::new(&config, workload.persistent_from()),
             asked: MissFile::new(),
@@ -183,15 +190,19 @@ impl<'w> Machine<'w> {
     fn go(&mut self, transactions: u64) -> Result<(), String> {
         self.until = transactions;
         while self.counts.transactions < transactions {
-            let behind = self.behind();
-            let limit = behind.map_or(u64::MAX, |this| self.cores[this].core.now);
+            let behind = self.clocks.behind();
+            debug_assert_eq!(behind, clocks(&self.cores).behind());
+            let limit = behind.map_or(u64::MAX, |(_, at)| at);
             if behind.is_some() {
                 in_time(limit).map_err(|why| format!("{}: {why}", self.workload.name()))?;
             }
             match (self.memory.next(limit.min(self.crash_at)), behind) {
                 (Some(event), _) => self.take(event),
                 (None, _) if self.is_crashed(limit) => return Ok(()),
-                (None, Some(this)) => self.run_core(this, limit),
+                (None, Some((this, _))) => {
+                    self.run_core(this, limit);
+                    self.clocks.see(this, &self.cores[this].core);
+                }
                 (None, None) => {
                     return Err(format!(
                         "{}: no core can go on after {} transactions of {transactions}",
@@ -211,15 +222,6 @@ impl<'w> Machine<'w> {
         self.crash_at < u64::MAX && limit >= self.crash_at && self.cores.iter().any(goes_on)
     }
 
-    /// The ready core that is furthest behind.
-    fn behind(&self) -> Option<usize> {
-        let ready = self.cores.iter().enumerate();
-        let ready = ready.filter(|(_, this)| this.core.state == State::Ready);
-        ready
-            .min_by_key(|(_, this)| this.core.now)
-            .map(|(number, _)| number)
-    }
-
     /// Something happened in memory: caches fill, cores go on.
     fn take(&mut self, Event { at, kind }: Event) {
         match kind {
@@ -236,6 +238,7 @@ impl<'w> Machine<'w> {
                 if std::mem::take(&mut this.wants_write_back) {
                     this.core.stall(at, Stall::Fence);
                     this.core.state = State::Ready;
+                    self.clocks.see(core, &this.core);
                 }
                 if in_order {
                     self.go_on_in_order(core);
@@ -257,13 +260,14 @@ impl<'w> Machine<'w> {
         }
         self.asked.reuse(request, waiters);
         // A core may wait for a line that another one asked for.
-        for this in &mut self.cores {
+        for (number, this) in self.cores.iter_mut().enumerate() {
             if this.core.state == State::Blocked(request) {
                 this.core.state = State::Ready;
             }
             if this.core.state == State::Ready && std::mem::take(&mut this.wants_room) {
                 this.core.stall(at, Stall::Nvm);
             }
+            self.clocks.see(number, &this.core);
         }
     }
 
@@ -360,13 +364,12 @@ impl<'w> Machine<'w> {
     /// has done a batch.
     fn next_batch(&mut self, number: usize) -> bool {
         let Core { now, next, .. } = self.cores[number].core;
-        let waiting = self
-            .cores
-            .iter_mut()
-            .filter(|this| next > 0 && this.core.state == State::Waiting);
-        for this in waiting {
+        let waiting = (self.cores.iter_mut().enumerate())
+            .filter(|(_, this)| next > 0 && this.core.state == State::Waiting);
+        for (woken, this) in waiting {
             this.core.state = State::Ready;
             this.core.stall(now, Stall::Idle);
+            self.clocks.see(woken, &this.core);
         }
         let core = &mut self.cores[number].core;
         core.batch.clear();

@@ -2,7 +2,7 @@
 //! instructions of their own (MSS, section 4; `mss.toml`).
 //!
 //! Reading order: `config.rs` is what a machine file says; `memory.rs` the memory and when a write to it is durable;
-//! `flushes.rs` the write-backs of a core that are under way; `locks.rs` locks and atomic accesses; `machine.rs` moves all of it in time; `outcome.rs` is
+//! `flushes.rs` the write-backs of a core that are under way; `locks.rs` locks and atomic accesses; `clocks.rs` how far each core is; `machine.rs` moves all of it in time; `outcome.rs` is
 //! what is counted, and the energy that follows.
 //!
 //! * Cores, caches and devices are those of the other machines ([`crate::machine`], [`crate::device`]).
@@ -13,6 +13,7 @@
 //! * A line waits for its read before it is written back.
 //! * Up to 64 cores, in nodes with a last cache each where the machine file says so; NVM may lie beside DRAM.
 
+mod clocks;
 pub mod config;
 mod flushes;
 mod locks;
@@ -27,6 +28,7 @@ use crate::machine::hierarchy::Hierarchy;
 use crate::machine::miss_file::MissFile;
 use crate::space::Space;
 use crate::workload::Workload;
+use clocks::Clocks;
 use locks::Held;
 use machine::{BusCore, Owner, Remaps};
 use memory::Memory;
@@ -37,6 +39,7 @@ pub struct Machine<'w> {
     config: Hardware,
     disk: Option<Disk>,
     cores: Vec<BusCore>,
+    clocks: Clocks,
     caches: Hierarchy<u64>,
     memory: Memory,
     asked: MissFile,
