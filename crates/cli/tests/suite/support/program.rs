@@ -244,7 +244,8 @@ fn build(file: &str, name: &str, from: &[PathBuf], how: impl FnOnce(&Path) -> Co
     let newest = |path: &Path| std::fs::metadata(path).and_then(|m| m.modified()).ok();
     let sources_newest = from.iter().filter_map(|file| newest(file)).max();
     if newest(&done) <= sources_newest {
-        let fresh = built().join(format!("{name}.new"));
+        // Another run of the tests may build it as well.
+        let fresh = built().join(format!("{name}.{}", std::process::id()));
         let out = how(&fresh).output().expect("the compiler starts");
         let words = String::from_utf8_lossy(&out.stderr);
         assert!(out.status.success(), "{file} does not compile:\n{words}");
