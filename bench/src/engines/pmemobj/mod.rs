@@ -15,7 +15,6 @@ use crate::engine::{Engine, Kind, Name, Pace, Plain, Result, StoreOptions, TABLE
 use hash::Hash;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
-use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use tree::Tree;
 
@@ -48,8 +47,9 @@ c_library!(Library, ["libpmemobj.so.1"], "libpmemobj1", {
 /// `TX_PARAM_NONE`.
 const NO_PARAMETER: c_int = 0;
 const CANCELLED: c_int = 125;
-/// The least has room for the least data that a workload has. To make the largest takes seconds.
-const POOL_BYTES: RangeInclusive<usize> = 64 << 20..=2 << 30;
+const POOL_BYTES: usize = 2 << 30;
+/// Room for the least data that a workload has: to make a large pool takes seconds.
+const LEAST_POOL_BYTES: usize = 64 << 20;
 const THREADS: u32 = 16;
 
 /// The root object: where each table is.
@@ -191,8 +191,8 @@ impl Engine for Pmemobj {
         let exists = path.exists();
         let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| "a path with a zero byte")?;
         let layout = c"twinpage-bench".as_ptr();
-        let (least, most) = POOL_BYTES.into_inner();
-        let pool_bytes = ((most as f64 * place.scale) as usize).clamp(least, most);
+        let scaled = (POOL_BYTES as f64 * place.scale) as usize;
+        let pool_bytes = scaled.clamp(LEAST_POOL_BYTES, POOL_BYTES);
         // SAFETY: both strings end; the sizes are those of the root that is asked for again on each open.
         let (pool, root) = unsafe {
             let pool = if exists {
