@@ -148,12 +148,9 @@ fn put_bytes(master: BorrowedFd<'_>, slave: BorrowedFd<'_>, modes: &Modes, now: 
     let mut total = 0;
     for piece in now {
         write(master, &piece.bytes)?;
-        total += piece.bytes.len() as u64;
+        total += piece.bytes.len();
     }
-    while readable(slave)? < total {
-        std::thread::yield_now();
-    }
-    Ok(())
+    await_readable(slave, total, Duration::MAX)
 }
 
 /// Types lines into an empty queue, until it is full. Returns what it has no room for, as it is to be typed in the modes
