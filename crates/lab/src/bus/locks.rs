@@ -7,7 +7,7 @@
 //!   before it.
 
 use super::{Machine, Wait};
-use crate::machine::core::{NO_REQUEST, Stall, State};
+use crate::machine::core::Stall;
 use crate::machine::hierarchy::Access;
 use crate::op::Kind;
 use std::collections::{HashMap, VecDeque};
@@ -110,24 +110,15 @@ impl Machine<'_> {
         if let Some((core, _)) = next {
             let granted = self.fetch(core, line, now, true);
             self.cores[core].is_granted = true;
-            self.goes_on(core, granted);
+            self.goes_on(core, granted, Stall::Lock);
             for core in rest {
                 self.fetch(core, line, granted, false);
             }
         }
         if let Some((core, asleep)) = woken {
             self.cores[number].core.stall(now + costs.wake_fs, Stall::Lock);
-            self.goes_on(core, now.max(asleep) + costs.turnaround_fs);
+            self.goes_on(core, now.max(asleep) + costs.turnaround_fs, Stall::Lock);
         }
         Ok(())
-    }
-
-    /// A core that waited for a lock goes on at a time.
-    fn goes_on(&mut self, number: usize, at: u64) {
-        let core = &mut self.cores[number].core;
-        debug_assert_eq!(core.state, State::Blocked(NO_REQUEST));
-        core.state = State::Ready;
-        core.stall(at, Stall::Lock);
-        self.clocks.see(number, core);
     }
 }

@@ -236,9 +236,7 @@ impl<'w> Machine<'w> {
                     false => this.flushes.closes(),
                 }
                 if std::mem::take(&mut this.wants_write_back) {
-                    this.core.stall(at, Stall::Fence);
-                    this.core.state = State::Ready;
-                    self.clocks.see(core, &this.core);
+                    self.goes_on(core, at, Stall::Fence);
                 }
                 if in_order {
                     self.go_on_in_order(core);
@@ -246,6 +244,15 @@ impl<'w> Machine<'w> {
             }
             EventKind::Left(..) => {}
         }
+    }
+
+    /// A core that waited, and not for a line, goes on at a time.
+    pub(super) fn goes_on(&mut self, number: usize, at: u64, why: Stall) {
+        let core = &mut self.cores[number].core;
+        debug_assert_eq!(core.state, State::Blocked(NO_REQUEST));
+        core.state = State::Ready;
+        core.stall(at, why);
+        self.clocks.see(number, core);
     }
 
     fn line_came(&mut self, request: u32, at: u64) {
