@@ -43,12 +43,12 @@ pub enum Argument {
     },
 }
 
-/// A call that may run freely when every listed argument is so. Several rules for one call: any of them.
+/// A call, when every listed argument is so. Several rules for one call: any of them.
 #[derive(Clone, Debug)]
-pub struct FreeCall {
+pub struct Rule {
     /// The number of the call.
     pub number: i64,
-    /// What must hold of its arguments; empty: always free.
+    /// What must hold of its arguments; empty: of all.
     pub when: Vec<Argument>,
 }
 
@@ -64,22 +64,29 @@ impl Filter {
     ///
     /// # Errors
     /// `InvalidInput` when the list does not fit in a BPF program.
-    pub fn new(free: &[FreeCall]) -> io::Result<Filter> {
+    pub fn new(free: &[Rule]) -> io::Result<Filter> {
+        Filter::of(free, SeccompAction::Allow, SeccompAction::Trace(0))
+    }
+
+    /// `watched` calls raise [`crate::trace::EVENT_SECCOMP`], also where a filter before this one lets them run; of the
+    /// others nothing is said.
+    ///
+    /// # Errors
+    /// As [`Filter::new`].
+    pub fn watching(watched: &[Rule]) -> io::Result<Filter> {
+        Filter::of(watched, SeccompAction::Trace(0), SeccompAction::Allow)
+    }
+
+    fn of(listed: &[Rule], then: SeccompAction, otherwise: SeccompAction) -> io::Result<Filter> {
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-        for call in free {
-            let slot = rules.entry(call.number).or_default();
-            if !call.when.is_empty() {
-                let conditions = call.when.iter().map(condition).collect::<Result<_, _>>();
+        for rule in listed {
+            let slot = rules.entry(rule.number).or_default();
+            if !rule.when.is_empty() {
+                let conditions = rule.when.iter().map(condition).collect::<Result<_, _>>();
                 slot.push(SeccompRule::new(conditions.map_err(invalid)?).map_err(invalid)?);
             }
         }
-        let filter = SeccompFilter::new(
-            rules,
-            SeccompAction::Trace(0),
-            SeccompAction::Allow,
-            TargetArch::x86_64,
-        )
-        .map_err(invalid)?;
+        let filter = SeccompFilter::new(rules, otherwise, then, TargetArch::x86_64).map_err(invalid)?;
         let mut program: BpfProgram = filter.try_into().map_err(invalid)?;
         // The library would kill a caller by another architecture; here it is refused by name, as any other call.
         let foreign = program.iter_mut().find(|i| i.k == libc::SECCOMP_RET_KILL_PROCESS);

@@ -57,6 +57,8 @@ pub(crate) struct Setting {
     pub(crate) filter: Filter,
     /// Whether that one lets the program write.
     writes_freely: bool,
+    /// The program goes on from a checkpoint.
+    is_resumed: bool,
     pub(crate) sockets: Sockets,
     notes: Notes,
     cpu_floor: Option<Level>,
@@ -85,6 +87,7 @@ impl Setting {
             )?,
             filter: syscalls::filter(&free)?,
             writes_freely: alone,
+            is_resumed: epoch > 0,
             sockets: Sockets::new(replies, epoch)?,
             notes: Notes::of_state(directory.path()),
             cpu_floor,
@@ -113,7 +116,9 @@ impl Setting {
         };
         let mut program = Program::new(process, tids, memory, surroundings)?;
         let free = tids.first().filter(|_| self.writes_freely);
-        let writes = free.map_or(Ok(()), |&tid| program.write_freely_until_needed(tid));
+        let writes = free.map_or(Ok(()), |&tid| {
+            program.write_freely_until_needed(tid, self.is_resumed)
+        });
         let read = writes.and_then(|()| program.read_program());
         match read {
             Err(_) if program.stands_no_longer() => Err(Error::Killed),

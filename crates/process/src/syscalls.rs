@@ -13,7 +13,7 @@
 use crate::error::{Error, Result};
 use crate::sockets::Replies;
 use twinpage_os::notice;
-use twinpage_os::seccomp::{Argument, Filter, FreeCall};
+use twinpage_os::seccomp::{Argument, Filter, Rule};
 
 /// What the tracer does when a watched call is about to run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +48,8 @@ pub enum Watch {
     Open,
     /// Bytes go to a descriptor: if it is a file, what they overwrite is kept.
     Write,
+    /// The offset of a descriptor moves: the file behind it no longer only grows.
+    Seek,
     /// A name, mode or length in the file system changes: the old one is kept.
     Change,
     /// Pages may be dropped, or advice stays on them.
@@ -110,6 +112,7 @@ impl Watch {
             | Watch::Descriptors
             | Watch::Close
             | Watch::Pair
+            | Watch::Seek
             | Watch::Identity => true,
             Watch::Timers
             | Watch::Open
@@ -215,8 +218,8 @@ const WRITES: [(i64, &[Argument]); 3] = [
 
 /// The calls that never stop while a program writes freely: those that never stop, and the writes.
 #[must_use]
-pub fn free_with_writes(replies: Replies) -> Vec<FreeCall> {
-    let writes = WRITES.map(|(number, when)| FreeCall {
+pub fn free_with_writes(replies: Replies) -> Vec<Rule> {
+    let writes = WRITES.map(|(number, when)| Rule {
         number,
         when: when.to_vec(),
     });
@@ -226,18 +229,18 @@ pub fn free_with_writes(replies: Replies) -> Vec<FreeCall> {
 /// The calls that never stop, with what must hold of their arguments: the seccomp filter. Where replies are held, what
 /// sends does; where they are synced, what makes something durable.
 #[must_use]
-pub fn free_calls(replies: Replies) -> Vec<FreeCall> {
+pub fn free_calls(replies: Replies) -> Vec<Rule> {
     let mut free = Vec::new();
     for call in CALLS {
         match call.policy {
             Policy::FreeWhen(_, Watch::Send) if replies == Replies::Held => {}
             Policy::FreeWhen(_, Watch::Sync) if replies == Replies::Synced => {}
-            Policy::Free => free.push(FreeCall {
+            Policy::Free => free.push(Rule {
                 number: call.number,
                 when: Vec::new(),
             }),
             Policy::FreeWhen(any, _) => {
-                free.extend(any.iter().map(|all| FreeCall {
+                free.extend(any.iter().map(|all| Rule {
                     number: call.number,
                     when: all.to_vec(),
                 }));
@@ -248,13 +251,34 @@ pub fn free_calls(replies: Replies) -> Vec<FreeCall> {
     free
 }
 
+/// What moves the offset of a descriptor, and does not only ask for it: lseek(2).
+#[must_use]
+pub fn seeks(fd: i32) -> [Rule; 2] {
+    let moves = [is_not(1, 0), is_not(2, libc::SEEK_CUR as u64)];
+    moves.map(|moves| Rule {
+        number: libc::SYS_lseek,
+        when: vec![bits(0, INT, fd as u64 & INT), moves],
+    })
+}
+
 /// The filter that lets these calls run without a stop.
 ///
 /// # Errors
 /// When the table makes no filter: a fault of ours.
-pub fn filter(free: &[FreeCall]) -> Result<Filter> {
-    Filter::new(free)
-        .map_err(|error| Error::Internal(format!("the system call table makes no filter: {error}")))
+pub fn filter(free: &[Rule]) -> Result<Filter> {
+    Filter::new(free).map_err(no_filter)
+}
+
+/// The filter under which these calls stop as well.
+///
+/// # Errors
+/// The same.
+pub fn watching(watched: &[Rule]) -> Result<Filter> {
+    Filter::watching(watched).map_err(no_filter)
+}
+
+fn no_filter(error: std::io::Error) -> Error {
+    Error::Internal(format!("the system call table makes no filter: {error}"))
 }
 
 const fn is(index: u8, value: u64) -> Argument {
@@ -525,7 +549,7 @@ const SAFE_FCNTL: &[&[Argument]] = &[
 /// A poll that waits for ever, or not at all.
 const UNLIMITED: &[&[Argument]] = &[&[bits(3, INT, INT)], &[bits(3, INT, 0)]];
 
-/// Unless what it does is waited for.
+/// Unless what it does is waited for, or another filter has it stop.
 const ALWAYS: &[&[Argument]] = &[&[]];
 const SYNC: Policy = FreeWhen(ALWAYS, Watch::Sync);
 
@@ -547,7 +571,7 @@ pub const CALLS: &[Call] = calls! {
     move_pages: FreeWhen(&[&[is(3, 0)]], Watch::Nothing),
 
     // Reading, waiting and asking.
-    read: Free, readv: Free, pread64: Free, preadv: Free, preadv2: Free, lseek: Free, getdents: Free, getdents64: Free,
+    read: Free, readv: Free, pread64: Free, preadv: Free, preadv2: Free, lseek: FreeWhen(ALWAYS, Watch::Seek), getdents: Free, getdents64: Free,
     poll: Free, ppoll: Free, select: Free, pselect6: Free, epoll_wait: FreeWhen(UNLIMITED, Watch::Wait), epoll_pwait: FreeWhen(UNLIMITED, Watch::Wait),
     epoll_pwait2: FreeWhen(&[&[is(3, 0)]], Watch::Wait),
     stat: Free, lstat: Free, fstat: Free, newfstatat: Free, statx: Free, statfs: Free, fstatfs: Free, access: Free,

@@ -10,27 +10,40 @@ use twinpage_core::crash::Random;
 
 /// Names that there may be: few, so that they meet.
 const NAMES: u64 = 24;
+/// For as many steps, and then again after as many, no byte of a file is overwritten: a program that was resumed
+/// meanwhile writes without a stop.
+const ADDING: u64 = 400;
 
 /// The folder, and what is in it.
 pub(crate) struct Folder {
     path: PathBuf,
     files: BTreeMap<String, Vec<u8>>,
+    /// Two that stay open and are only added to: one that was new or emptied, and one that is appended to.
+    journal: Option<File>,
+    log: Option<File>,
 }
 
 impl Folder {
     /// The folder at `path`, made if it is not there: it was in no checkpoint then.
     pub(crate) fn new(path: PathBuf) -> Folder {
         fs::create_dir_all(&path).expect("a folder");
-        let files = BTreeMap::new();
-        Folder { path, files }
+        Folder {
+            path,
+            files: BTreeMap::new(),
+            journal: None,
+            log: None,
+        }
     }
 
     /// A few changes that `step` says.
     pub(crate) fn step(&mut self, step: u64) {
         let mut random = Random::new(step);
+        let added = self.add(step);
+        added.unwrap_or_else(|error| panic!("step {step}: {error}"));
+        let kinds = if (step / ADDING).is_multiple_of(2) { 4 } else { 6 };
         for _ in 0..random.below(10) {
             let [one, other] = [(); 2].map(|()| format!("f{}", random.below(NAMES)));
-            let changed = match random.below(6) {
+            let changed = match random.below(kinds) {
                 0 | 1 => self.save(one, &mut random),
                 2 => self.remove(&one),
                 3 => self.rename(&one, other),
@@ -39,6 +52,25 @@ impl Folder {
             };
             changed.unwrap_or_else(|error| panic!("step {step}: {error}"));
         }
+    }
+
+    fn add(&mut self, step: u64) -> io::Result<()> {
+        let [journal, log] = ["journal", "log"].map(|name| self.path.join(name));
+        if self.journal.is_none() || step.is_multiple_of(97) {
+            self.journal = Some(File::create(journal)?);
+            self.files.insert("journal".into(), Vec::new());
+        }
+        if self.log.is_none() || step.is_multiple_of(61) {
+            self.log = Some(File::options().create(true).append(true).open(log)?);
+            self.files.entry("log".into()).or_default();
+        }
+        let line = format!("{step:>15}\n");
+        for (name, file) in [("journal", &mut self.journal), ("log", &mut self.log)] {
+            file.as_mut().expect("it is open").write_all(line.as_bytes())?;
+            let bytes = self.files.get_mut(name).expect("it was made");
+            bytes.extend_from_slice(line.as_bytes());
+        }
+        Ok(())
     }
 
     /// As editors do: a new file takes the place of the old one.

@@ -1,4 +1,4 @@
-//! A program writes without a stop until it has a descriptor whose writes are looked at.
+//! A program writes without a stop until it has a descriptor whose writes are looked at. Files that only grow are not.
 
 use crate::support::process::twinpage;
 use crate::support::program::python_with;
@@ -6,7 +6,13 @@ use crate::support::skip;
 
 /// What a program is under after each step is told by the number of its filters: seccomp(2).
 const STEPS: &str = "
-import os, socket, sys, threading
+import fcntl, mmap, os, signal, socket, sys, threading
+kept = []
+def new():
+    kept.append(open('made', 'w'))
+    return kept[-1]
+def thread_that_stays():
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
 def filters():
     status = open('/proc/self/status').read()
     return int(status.split('Seccomp_filters:')[1].split()[0])
@@ -34,8 +40,32 @@ steps = dict(
     connection=sender,
     name_of_a_thread=lambda: open('/proc/self/task/' + str(threading.get_native_id()) + '/comm', 'w').write('other'),
     nowhere=lambda: try_to_connect('nowhere'),
-    file=lambda: open('made', 'w').write('x'),
+    new=lambda: open('made', 'w').write('x'),
+    appends=lambda: open('there', 'a').write('x'),
+    appends_and_reads=lambda: open('there', 'a+').write('x'),
+    emptied=lambda: open('there', 'w'),
+    queries=lambda: open('made', 'w').tell(),
+    closes=lambda: [open('made', 'w').close() for _ in range(9)],
+    makes_names=lambda: (open('made', 'w').write('x'), os.mkdir('d'), os.rmdir('d'), os.rename('there', 'here')),
+    end=lambda: os.open('there', os.O_WRONLY),
     both=lambda: os.open('there', os.O_RDWR),
+    twice=lambda: [open('there', 'a') for _ in range(2)],
+    seeks=lambda: new().seek(1),
+    copied=lambda: os.dup(new().fileno()),
+    placed=lambda: os.dup2(new().fileno(), 40),
+    overwritten=lambda: os.pwrite(new().fileno(), b'x', 0),
+    cut=lambda: os.truncate(new().fileno(), 0),
+    extended=lambda: (new(), os.truncate('made', 9)),
+    sent_to=lambda: os.sendfile(new().fileno(), os.open('there', os.O_RDONLY), 0, 3),
+    moved=lambda: (new(), os.rename('made', 'moved')),
+    replaced=lambda: (new(), os.rename('there', 'made')),
+    removed=lambda: (new(), os.unlink('made')),
+    linked=lambda: (new(), os.link('made', 'linked')),
+    raised=lambda: os.chmod(new().fileno(), 0o4755),
+    anywhere=lambda: fcntl.fcntl(open('there', 'a'), fcntl.F_SETFL, 0),
+    mapped=lambda: (new(), mmap.mmap(os.open('there', os.O_RDONLY), 0, mmap.MAP_SHARED, mmap.PROT_READ)),
+    with_threads=lambda: (thread_that_stays(), new()),
+    parent=lambda: (signal.signal(signal.SIGCHLD, lambda *_: None), new()),
     again=lambda: open('/proc/self/fd/' + str(os.open('there', os.O_RDONLY)), 'r+'),
     called_comm=lambda: open('/proc/self/cwd/comm', 'w').write('x'),
     memory=lambda: os.memfd_create('memory'),
@@ -47,13 +77,16 @@ steps = dict(
     master=lambda: os.openpty(),
     child=child)
 before = filters()
-kept = steps[sys.argv[1]]()
+kept.append(steps[sys.argv[1]]())
 between = filters()
-open('last', 'w').write('of all')
+os.open('last', os.O_RDWR | os.O_CREAT)
 print(between - before, filters() - before)
+sys.stdout.flush()
+os._exit(0)
 ";
 
-const FREE: [&str; 9] = [
+/// What each adds of filters, and with it a file that needs the full one.
+const FREE: [&str; 11] = [
     "nothing",
     "reading",
     "devices",
@@ -63,10 +96,34 @@ const FREE: [&str; 9] = [
     "connection",
     "nowhere",
     "name_of_a_thread",
+    "appends",
+    "appends_and_reads",
 ];
-const WATCHED: [&str; 12] = [
-    "file",
+/// Under a filter that has seeks stop.
+const GROWS: [&str; 5] = ["new", "emptied", "queries", "closes", "makes_names"];
+/// The full one, behind that.
+const GREW: [&str; 13] = [
+    "seeks",
+    "copied",
+    "placed",
+    "overwritten",
+    "cut",
+    "extended",
+    "sent_to",
+    "moved",
+    "replaced",
+    "removed",
+    "linked",
+    "raised",
+    "mapped",
+];
+const WATCHED: [&str; 16] = [
+    "end",
     "both",
+    "twice",
+    "anywhere",
+    "with_threads",
+    "parent",
     "again",
     "called_comm",
     "memory",
@@ -85,6 +142,8 @@ fn a_program_writes_freely_until_it_has_a_file() {
         return skip("writes without a stop", "python3", "python3");
     };
     let steps = FREE.map(|step| (step, "0 1")).into_iter();
+    let steps = steps.chain(GROWS.map(|step| (step, "1 2")));
+    let steps = steps.chain(GREW.map(|step| (step, "2 2")));
     for (step, expected) in steps.chain(WATCHED.map(|step| (step, "1 1"))) {
         let filters = |replies: &str| {
             let scratch = tempfile::tempdir().expect("a scratch directory");
@@ -112,7 +171,7 @@ fn a_program_writes_freely_until_it_has_a_file() {
         assert_eq!(filters("loose"), expected, "{step}");
         match step {
             "connection" => assert_eq!(filters("held"), "1 1", "what it sends is held"),
-            "nothing" | "file" => assert_eq!(filters("held"), expected, "{step}"),
+            "nothing" | "new" => assert_eq!(filters("held"), expected, "{step}"),
             _ => {}
         }
     }

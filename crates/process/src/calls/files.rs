@@ -148,7 +148,7 @@ impl Program {
     }
 
     /// `resolve` of a struct open_how: openat2(2).
-    fn begins_at_other_root(&self, call: &Stopped) -> bool {
+    pub(super) fn begins_at_other_root(&self, call: &Stopped) -> bool {
         let resolve = self.caller().read_u64(call.arguments[2] + 16);
         resolve.is_ok_and(|resolve| resolve & RESOLVE_IN_ROOT != 0)
     }

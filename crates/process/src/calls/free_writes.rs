@@ -1,4 +1,5 @@
-//! Writes that need no look: of a program of one process, none of whose descriptors leads to a file.
+//! Writes that need no look: of a program of one process, none of whose descriptors leads to a file that a write may
+//! destroy a part of.
 //!
 //! A stop for each write(2) costs more than most writes, and what goes to a pipe, a terminal or, where replies are not held,
 //! over a connection needs none. So the filter of a program lets it write until it is about to get a descriptor whose
@@ -7,49 +8,61 @@
 //! * The full filter is added before the call that needs it runs, of all threads at once, and stays: seccomp(2),
 //!   `SECCOMP_FILTER_FLAG_TSYNC`.
 //! * What is not known to be harmless needs it.
+//! * A file that only grows is written freely too: `growing.rs`.
 //! * A thread's name may be written (pthread_setname_np(3)): the names are read again at each stop until its file is closed.
 
+use super::growing::{Opening, may_write};
 use super::within::{FAMILY_BYTES, path_of};
 use super::{Caller, Decision, Stopped};
 use crate::descriptors;
 use crate::error::{Error, Result};
 use crate::files;
-use crate::program::Program;
+use crate::program::{FreeWrites, Program};
 use crate::sockets::{Protocol, protocol};
 use crate::syscalls::{self, Watch};
-use rustix::fs::{AtFlags, FileType, OFlags, Stat, major, minor, statat};
+use rustix::fs::{AtFlags, FileType, Stat, major, minor, statat};
 use rustix::io::Errno;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use twinpage_os::seccomp::Filter;
 use twinpage_os::trace::Tid;
 
 impl Program {
     /// It runs under a filter that lets it write. It comes under the full one now if it has a descriptor whose writes are
-    /// looked at.
+    /// looked at. What a `resumed` program has open is its own; what a new one has, others may have as well.
     ///
     /// # Errors
     /// When it cannot be looked at or steered.
-    pub(crate) fn write_freely_until_needed(&mut self, tid: Tid) -> Result<()> {
-        self.writes_freely = true;
-        if self.has_looked_at()? {
-            self.watch_writes(tid)?;
+    pub(crate) fn write_freely_until_needed(&mut self, tid: Tid, resumed: bool) -> Result<()> {
+        self.free_writes = Some(FreeWrites::default());
+        let written = self.looked_at()?;
+        let only_grow = resumed && self.can_only_grow(&written)?;
+        match written.is_empty() || only_grow && self.grow_again(tid, &written)? {
+            true => Ok(()),
+            false => self.watch_writes(tid),
         }
-        Ok(())
     }
 
     /// Before a call of a program that writes freely: it is begun again, under the full filter, if that is needed from
     /// then on.
     pub(super) fn ends_free_writes(&mut self, watch: Watch, call: &Stopped) -> Result<Option<Decision>> {
-        if !self.writes_freely || call.by != Caller::First {
+        if self.free_writes.is_none() || call.by != Caller::First {
             return Ok(None);
         }
-        let needs = match watch {
-            Watch::Open => self.opens_to_write(call),
-            Watch::Close => {
-                self.may_close_name(call);
-                false
+        match watch {
+            Watch::Close => self.may_close_name(call),
+            Watch::Actions if call.int(0) == libc::SIGCHLD => {
+                self.free_writes.iter_mut().for_each(|free| free.is_parent = true);
             }
-            _ => self.needs_full_filter(watch, call),
+            _ => {}
+        }
+        let needs = match watch {
+            Watch::Open => match self.about_to_open(call) {
+                Opening::Harmless => false,
+                Opening::Grows { seeks } => return self.begins_to_grow(call, seeks),
+                Opening::LookedAt => true,
+            },
+            _ => self.needs_full_filter(watch, call) || self.ends_growth(watch, call)?,
         };
         if !needs {
             return Ok(None);
@@ -58,27 +71,34 @@ impl Program {
         Ok(Some(Decision::Again))
     }
 
-    /// Whether a call opens something whose writes are looked at. The name of a thread of its own, proc_pid_comm(5), is
-    /// counted.
-    fn opens_to_write(&mut self, call: &Stopped) -> bool {
+    /// What a call opens. The name of a thread of its own, proc_pid_comm(5), is counted.
+    fn about_to_open(&mut self, call: &Stopped) -> Opening {
         let Some((dirfd, path, flags)) = self.opening(call) else {
-            return false; // the kernel will refuse it
+            return Opening::Harmless; // the kernel will refuse it
         };
         if !may_write(flags) {
-            return false;
+            return Opening::Harmless;
         }
         let Some((start, path)) = self.named((dirfd, path)) else {
-            return false; // the same
+            return Opening::Harmless; // the same
         };
-        if is_name(&path) {
-            self.open_names += 1;
-            return false;
+        if call.name == "openat2" && self.begins_at_other_root(call) {
+            return Opening::LookedAt;
         }
-        statat(&start, &path, AtFlags::empty()).map_or(true, |stat| is_looked_at(&stat))
+        if is_name(&path) {
+            self.free_writes.iter_mut().for_each(|free| free.open_names += 1);
+            return Opening::Harmless;
+        }
+        match statat(&start, &path, AtFlags::empty()) {
+            Ok(stat) if !is_looked_at(&stat) => Opening::Harmless,
+            Ok(stat) => self.opens_to_grow((&start, &path), flags, Some(&stat)),
+            Err(Errno::NOENT) => self.opens_to_grow((&start, &path), flags, None),
+            Err(_) => Opening::LookedAt,
+        }
     }
 
     fn may_close_name(&mut self, call: &Stopped) {
-        if self.open_names == 0 {
+        if self.free_writes.as_ref().is_none_or(|free| free.open_names == 0) {
             return;
         }
         let Ok(ours) = self.process.duplicate_fd(call.int(0)) else {
@@ -86,18 +106,29 @@ impl Program {
         };
         let writes = rustix::fs::fcntl_getfl(&ours).is_ok_and(may_write);
         if writes && files::link_of(&ours).is_ok_and(|path| is_name(&path)) {
-            self.open_names -= 1;
+            self.free_writes.iter_mut().for_each(|free| free.open_names -= 1);
             self.renew_threads();
         }
     }
 
-    fn watch_writes(&mut self, tid: Tid) -> Result<()> {
-        self.writes_freely = false;
-        if std::mem::take(&mut self.open_names) > 0 {
+    /// All its writes stop from now on.
+    ///
+    /// # Errors
+    /// As [`Program::write_freely_until_needed`].
+    pub(crate) fn watch_writes(&mut self, tid: Tid) -> Result<()> {
+        self.note_growth_of_all()?;
+        let free = self.free_writes.take();
+        if free.is_some_and(|free| free.open_names > 0) {
             self.renew_threads(); // from now on they are when one is written
         }
-        let full = syscalls::filter(&syscalls::free_calls(self.sockets.replies))?;
-        let installed = full.install_in(&self.process, tid);
+        self.add_filter(
+            &syscalls::filter(&syscalls::free_calls(self.sockets.replies))?,
+            tid,
+        )
+    }
+
+    pub(super) fn add_filter(&self, filter: &Filter, tid: Tid) -> Result<()> {
+        let installed = filter.install_in(&self.process, tid);
         installed.map_err(|source| Error::target("cannot add a filter of system calls", source))
     }
 
@@ -114,19 +145,20 @@ impl Program {
         }
     }
 
-    /// Whether it has a descriptor whose writes are looked at.
-    fn has_looked_at(&self) -> Result<bool> {
+    /// Ours of the descriptors whose writes are looked at, with their numbers.
+    fn looked_at(&self) -> Result<Vec<(i32, OwnedFd)>> {
         let look = |source| Error::target("cannot look at the program's descriptors", source);
+        let mut found = Vec::new();
         for fd in descriptors::numbers(self.process.thread())? {
             let ours = self.process.duplicate_fd(fd).map_err(look)?;
             let flags = rustix::fs::fcntl_getfl(&ours).map_err(|error| look(error.into()))?;
             let stat = rustix::fs::fstat(&ours).map_err(|error| look(error.into()))?;
             let is_free = || self.sockets.holds().is_none() && protocol(ours.as_fd()) == Some(Protocol::Tcp);
             if may_write(flags) && is_looked_at(&stat) && !is_free() {
-                return Ok(true);
+                found.push((fd, ours));
             }
         }
-        Ok(false)
+        Ok(found)
     }
 
     /// Sockets other than those of TCP: messages of their own, descriptors and credentials may be sent over them. A Unix
@@ -163,10 +195,6 @@ impl Program {
         let family = u16::from_ne_bytes(*address.first_chunk()?);
         (i32::from(family) == libc::AF_UNIX).then(|| path_of(&address[FAMILY_BYTES..]).to_owned())
     }
-}
-
-fn may_write(flags: OFlags) -> bool {
-    flags.intersects(OFlags::WRONLY | OFlags::RDWR) && !flags.contains(OFlags::PATH)
 }
 
 /// Whether a path is the name of a thread, and leads through no link: `/proc/PID/comm`, `/proc/PID/task/TID/comm`.

@@ -10,6 +10,7 @@ mod children;
 mod descendants;
 mod files;
 mod free_writes;
+mod growing;
 mod identity;
 mod ipc;
 mod memory;
@@ -266,7 +267,7 @@ impl Program {
             }
         }
         match watch {
-            Watch::Processors => {}
+            Watch::Processors | Watch::Seek => {}
             Watch::Actions => self.stale.actions = true,
             Watch::Thread => self.renew_thread(call.tid),
             Watch::Break => self.stale.brk = true,

@@ -7,7 +7,8 @@
 //!   born since, and that no record mentions after the one of their creation: a name leaves it when
 //!   something older is linked or renamed to it, when it is exchanged, or when it names a directory that
 //!   is renamed or removed.
-//! * A file listed by every checkpoint that can still be resumed from needs no record to grow.
+//! * A file needs no record to grow where every checkpoint that can still be resumed from lists it, or the records before
+//!   the first that does restore its length.
 
 use super::error::{Doing, Error, Refusal, Result};
 use super::journal::Journal;
@@ -20,7 +21,7 @@ use super::reach::{Own, Reach, duplicate};
 use super::seen;
 use super::sync::EpochFiles;
 use super::{Change, Durability, Epoch, Ident, PathAt, Recorded, Recorder, Summary, safety};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, StatFs};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -45,6 +46,8 @@ pub(super) struct Tracked {
     pub(super) own: Option<Own>,
     /// More than the content changes.
     pub(super) sync_all: bool,
+    /// It may grow unseen, and nothing else was to change when this was noted.
+    may_grow: bool,
 }
 
 /// A file that checkpoints list.
@@ -52,6 +55,8 @@ pub(super) struct Listed {
     /// The first checkpoint of the unbroken run of checkpoints that list it.
     since: Epoch,
     size: u64,
+    /// What was recorded before that checkpoint restores its length, or removes it, until the checkpoint is durable.
+    undone: bool,
     /// The round of `begin_epoch` that listed it last.
     round: u64,
 }
@@ -159,9 +164,32 @@ impl Recorder {
         if !changed.dead.is_empty() {
             changed.keep = Some(self.journal.keep_handle());
         }
-        self.hand_over(&mut changed);
         self.list(epoch, open);
+        self.hand_over(&mut changed);
         Ok(changed)
+    }
+
+    /// The file behind a descriptor, which is open at its end, may have grown in this epoch without a record.
+    ///
+    /// # Errors
+    /// As [`Recorder::record`].
+    pub fn note_growth(&mut self, fd: BorrowedFd<'_>) -> Result<()> {
+        if self.files.contains_key(&Ident::from(&seen::stat(fd)?)) {
+            return Ok(());
+        }
+        let (at, len) = (None, 1);
+        self.record(&Change::Write { fd, at, len }).map(drop)
+    }
+
+    /// The same, of an epoch that begins: if it does not grow, there is nothing to make durable.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn expect_growth(&mut self, fd: BorrowedFd<'_>) -> Result<()> {
+        self.note_growth(fd)?;
+        let file = Ident::from(&seen::stat(fd)?);
+        self.files.entry(file).and_modify(|file| file.may_grow = true);
+        Ok(())
     }
 
     /// The state directory.
@@ -199,7 +227,11 @@ impl Recorder {
         for (_, mut file) in self.files.drain() {
             file.saved.clear();
             self.spare.push(file.saved);
-            if let Some(own) = file.own.filter(|_| disk) {
+            let Some(own) = file.own.filter(|_| disk) else {
+                continue;
+            };
+            let has_grown = || rustix::fs::fstat(&own.fd).is_ok_and(|stat| stat.st_size as u64 > file.base);
+            if !file.may_grow || file.sync_all || has_grown() {
                 changed.files.push((own.fd, file.sync_all));
             }
         }
@@ -216,12 +248,15 @@ impl Recorder {
     fn list(&mut self, epoch: Epoch, open: impl IntoIterator<Item = (Ident, u64)>) {
         self.round += 1;
         for (file, size) in open {
-            let since = self.listed.get(&file).map_or(epoch, |listed| listed.since);
+            let before = self.listed.get(&file).map(|listed| (listed.since, listed.undone));
+            let is_undone = |file: &Tracked| file.born || file.sized;
+            let (since, undone) = before.unwrap_or((epoch, self.files.get(&file).is_some_and(is_undone)));
             self.listed.insert(
                 file,
                 Listed {
                     since,
                     size,
+                    undone,
                     round: self.round,
                 },
             );
@@ -290,7 +325,8 @@ impl Recorder {
     /// Makes sure that the file is among those touched in this epoch.
     pub(super) fn note_change(&mut self, stat: &Stat, reach: &Reach<'_>) -> Result<()> {
         let file = Ident::from(stat);
-        if self.files.contains_key(&file) {
+        if let Some(known) = self.files.get_mut(&file) {
+            known.may_grow = false;
             return Ok(());
         }
         let size = stat.st_size as u64;
@@ -301,7 +337,9 @@ impl Recorder {
         match self.listed.get(&file) {
             // Writing clears set-user-ID, which only a record restores.
             Some(listed)
-                if listed.since <= self.durable && listed.size <= size && stat.st_mode & 0o6000 == 0 =>
+                if (listed.since <= self.durable || listed.undone)
+                    && listed.size <= size
+                    && stat.st_mode & 0o6000 == 0 =>
             {
                 (tracked.base, tracked.sized) = (listed.size, true);
             }

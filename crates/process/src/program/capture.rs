@@ -174,7 +174,7 @@ impl Program {
 
     /// Reads what is stale, by the thread `tid`. It stays stale when it cannot be captured.
     fn refresh(&mut self, tid: Tid) -> Result<()> {
-        if self.open_names > 0 {
+        if self.free_writes.as_ref().is_some_and(|free| free.open_names > 0) {
             self.renew_threads();
         }
         let stale = self.stale;
@@ -301,13 +301,30 @@ impl Program {
         let epoch = into.epoch;
         let mut open = Vec::new();
         for (path, fd) in self.descriptors.writable() {
+            if self.grows() {
+                self.files.note_growth(fd)?;
+            }
             open.extend(self.files.open_file(fd, Some(path))?);
         }
         let finished =
             self.files
                 .begin_epoch(epoch, epoch - 1, open.iter().map(|open| (open.file, open.size)))?;
         self.attach_files(finished, into);
+        self.let_grow()?;
         Ok(open)
+    }
+
+    /// Files that only grow may do so in the epoch that begins.
+    fn let_grow(&mut self) -> Result<()> {
+        let Some(free) = self.free_writes.as_mut().filter(|free| free.grows) else {
+            return Ok(());
+        };
+        free.grows = false;
+        for (_, fd) in self.descriptors.writable() {
+            free.grows = true;
+            self.files.expect_growth(fd)?;
+        }
+        Ok(())
     }
 
     /// The files that the epoch changed ride with it, and those of epochs that were lost.

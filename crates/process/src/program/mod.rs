@@ -18,6 +18,7 @@ mod capture;
 mod cut;
 mod executable;
 mod followed;
+mod free_writes;
 mod halt;
 mod identity;
 mod job;
@@ -37,6 +38,7 @@ use processor::SharedProcessor;
 
 pub use capture::Stop;
 pub use executable::forget_copies_but;
+pub(crate) use free_writes::FreeWrites;
 pub(crate) use members::{Adopted, plant};
 pub use standing::Until;
 pub(crate) use tree::group_of;
@@ -150,10 +152,8 @@ pub struct Program {
     turn: Tid,
     /// What threads stopped for before the first of them went on.
     unanswered: Vec<(Tid, Status)>,
-    /// Whether its writes do not stop yet.
-    pub(crate) writes_freely: bool,
-    /// How many names of threads it has open while it writes freely; of one that could not be opened too many.
-    pub(crate) open_names: usize,
+    /// While its writes do not stop.
+    pub(crate) free_writes: Option<FreeWrites>,
     /// Where the disk of its state is full, its calls wait until there is room; it ends otherwise.
     pub(crate) goes_on_when_full: bool,
     /// Buffers for early copies.
@@ -264,8 +264,7 @@ impl Program {
             streams: surroundings.streams,
             unsynced: EpochFiles::default(),
             discarded: Vec::new(),
-            writes_freely: false,
-            open_names: 0,
+            free_writes: None,
             goes_on_when_full: false,
             writer: context::Writer::default(),
             cut_at: Clocks::default(),
@@ -494,6 +493,7 @@ impl Program {
                     trace::EVENT_CLONE | trace::EVENT_FORK | trace::EVENT_VFORK => self.made(tid, event),
                     trace::EVENT_EXEC => self.replaced(tid)?,
                     trace::EVENT_SECCOMP => self.answer(tid)?,
+                    trace::EVENT_EXIT => self.note_growth_of_all()?,
                     _ => {}
                 }
                 if self.stands(tid) {
@@ -576,6 +576,7 @@ impl Program {
     /// The main thread ends before others: it is none of the threads any more, and its id stays taken until
     /// the others ended too. Returns when it has left the program's memory.
     fn main_thread_ends(&mut self) -> Result<()> {
+        self.note_growth_of_all()?;
         let pid = self.process.pid();
         let status = trace::event_message(pid).unwrap_or_default() as i32;
         ignore_gone(trace::go_on(pid, 0))?;
@@ -585,6 +586,11 @@ impl Program {
         self.calls.forget(pid);
         self.main_thread_ended = Some(status >> 8);
         threads::wait_for_end(pid)
+    }
+
+    /// Whether the thread that the process began with has not ended.
+    pub(crate) fn main_thread_lives(&self) -> bool {
+        self.main_thread_ended.is_none()
     }
 
     /// From now on the process is looked at by this thread, which stands still, if its main thread ended or threads

@@ -87,11 +87,11 @@ fn appends_to_listed_files_cost_no_record() {
         recorder.record(&open_change).unwrap();
         let mut file = open(&path);
         let mut lens = vec![0];
-        let mut append = |recorder: &mut Recorder, expected| {
-            assert_eq!(write(recorder, &file, None, 8192).unwrap(), expected);
+        let mut append = |recorder: &mut Recorder| {
+            assert_eq!(write(recorder, &file, None, 8192).unwrap(), Recorded::Covered);
             file.write_all(&[9; 8192]).unwrap();
         };
-        append(&mut recorder, Recorded::Covered);
+        append(&mut recorder);
         let list = || vec![OpenFile::of(File::open(&path).unwrap().as_fd()).unwrap().unwrap()];
         let mut lists = vec![Vec::new()];
         for epoch in 1..6 {
@@ -103,18 +103,11 @@ fn appends_to_listed_files_cost_no_record() {
                 .sync_before_commit()
                 .unwrap();
             lens.push(std::fs::metadata(&path).unwrap().len());
-            // Listed by 1 only, which is not durable: a record. Later the checkpoints list it.
-            append(
-                &mut recorder,
-                if epoch == 1 {
-                    Recorded::Saved
-                } else {
-                    Recorded::Covered
-                },
-            );
-            append(&mut recorder, Recorded::Covered);
+            // Listed by 1 only, which is not durable: undoing its creation removes it. Later the checkpoints list it.
+            append(&mut recorder);
+            append(&mut recorder);
         }
-        assert_eq!(recorder.describe().records, 2, "its creation, and one length");
+        assert_eq!(recorder.describe().records, 1, "its creation");
         drop(recorder);
         let done = rollback(&stage.state, 4, &lists[4], &[]).unwrap();
         assert_eq!((done.records, done.files_cut), (0, 1));
@@ -139,6 +132,66 @@ fn a_file_listed_by_an_epoch_that_is_lost_is_cut_too() {
     drop(recorder);
     rollback(&stage.state, 0, &[], &[]).unwrap();
     assert_eq!(tree.differences(&Tree::of(&stage.root)), "");
+}
+
+/// What was recorded before epoch 1 takes back what was added after it as well, as long as that one is not durable.
+#[test]
+fn a_file_recorded_in_an_epoch_that_is_lost_needs_no_record_to_grow() {
+    for is_new in [false, true] {
+        let stage = Stage::new();
+        let path = stage.root.join("a");
+        if !is_new {
+            std::fs::write(&path, "before").unwrap();
+        }
+        let tree = Tree::of(&stage.root);
+        let mut recorder = recorder(&stage);
+        let open_change = Change::Open {
+            place: PathAt::absolute(&path),
+            flags: OFlags::CREATE | OFlags::RDWR,
+        };
+        recorder.record(&open_change).unwrap();
+        let file = open(&path);
+        for (epoch, at) in [(1, 6), (2, 106), (3, 206)] {
+            let expected = if epoch == 1 && !is_new {
+                Recorded::Saved
+            } else {
+                Recorded::Covered
+            };
+            assert_eq!(write(&mut recorder, &file, Some(at), 100).unwrap(), expected);
+            file.write_all_at(&[5; 100], at).unwrap();
+            if epoch == 3 {
+                break; // epoch 1 is not durable: its capture is repeated
+            }
+            let list = OpenFile::of(file.as_fd()).unwrap().unwrap();
+            recorder.begin_epoch(1, 0, sizes(&[list])).unwrap();
+        }
+        drop(recorder);
+        rollback(&stage.state, 0, &[], &[]).unwrap();
+        assert_eq!(tree.differences(&Tree::of(&stage.root)), "");
+    }
+}
+
+/// A file that may grow is made durable with an epoch in which it did, and no other.
+#[test]
+fn a_file_that_did_not_grow_is_not_synced() {
+    let stage = Stage::new();
+    let path = stage.root.join("log");
+    std::fs::write(&path, "before").unwrap();
+    let mut recorder = Recorder::create(&stage.state, Options::new(Durability::Disk), 0).unwrap();
+    let mut file = File::options().append(true).open(&path).unwrap();
+    let mut synced = Vec::new();
+    recorder.note_growth(file.as_fd()).unwrap();
+    for epoch in 1..6 {
+        if epoch % 2 == 0 {
+            file.write_all(b"more").unwrap();
+        }
+        recorder.note_growth(file.as_fd()).unwrap();
+        let list = OpenFile::of(file.as_fd()).unwrap().unwrap();
+        let changed = recorder.begin_epoch(epoch, epoch - 1, sizes(&[list])).unwrap();
+        synced.push(changed.len());
+        recorder.expect_growth(file.as_fd()).unwrap();
+    }
+    assert_eq!(synced, [1, 1, 0, 1, 0]);
 }
 
 #[test]
