@@ -55,10 +55,9 @@ impl Program {
         there: Option<&Stat>,
     ) -> Opening {
         let appends = flags.contains(OFlags::APPEND);
-        let is_waited_for =
-            self.sockets.replies == Replies::Synced && flags.intersects(OFlags::DSYNC | OFlags::SYNC);
         let is_alone = self.main_thread_lives() && !self.descriptors.may_be_apart();
-        if flags.contains(OFlags::TMPFILE) || path.starts_with("/proc") || is_waited_for || !is_alone {
+        let is_nameless = flags.contains(OFlags::TMPFILE);
+        if is_nameless || path.starts_with("/proc") || self.waits_for_writes(flags) || !is_alone {
             return Opening::LookedAt;
         }
         match there {
@@ -248,8 +247,11 @@ impl Program {
             let is_at_end = || rustix::fs::tell(ours).is_ok_and(|at| at == stat.st_size as u64);
             let adds =
                 flags.contains(OFlags::APPEND) || flags & OFlags::ACCMODE == OFlags::WRONLY && is_at_end();
-            let is_waited_for = flags.intersects(OFlags::DSYNC | OFlags::SYNC);
-            if !adds || is_waited_for || stat.st_nlink == 0 || !self.files.is_tracked(ours, &stat)? {
+            if !adds
+                || self.waits_for_writes(flags)
+                || stat.st_nlink == 0
+                || !self.files.is_tracked(ours, &stat)?
+            {
                 return Ok(false);
             }
         }
@@ -269,6 +271,11 @@ impl Program {
         }
         self.free_writes.iter_mut().for_each(|free| free.grows = true);
         Ok(true)
+    }
+
+    /// Whether a write through such a descriptor returns when it is durable, and a checkpoint comes before.
+    fn waits_for_writes(&self, flags: OFlags) -> bool {
+        self.sockets.replies == Replies::Synced && flags.intersects(OFlags::DSYNC | OFlags::SYNC)
     }
 
     /// A regular file, as far as its own state says whether it can be one that only grows.

@@ -319,7 +319,8 @@ impl Program {
         let Some(free) = self.free_writes.as_mut().filter(|free| free.grows) else {
             return Ok(());
         };
-        free.grows = false;
+        // One whose name others removed has its content in the checkpoint. It grows all the same.
+        free.grows = self.descriptors.objects().next().is_some();
         for (_, fd) in self.descriptors.writable() {
             free.grows = true;
             self.files.expect_growth(fd)?;
