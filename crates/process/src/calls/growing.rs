@@ -94,16 +94,13 @@ impl Program {
             return Ok(Some(Decision::Again));
         }
         self.free_writes.iter_mut().for_each(|free| free.grows = true);
-        let Some((dirfd, path, flags)) = self.opening(call) else {
+        // One that is emptied is recorded as any other. The length of one that is there is to be known.
+        let kept = self
+            .opening(call)
+            .filter(|(.., flags)| !flags.contains(OFlags::TRUNC));
+        let Some((start, path)) = kept.and_then(|(dirfd, path, _)| self.named((dirfd, path))) else {
             return Ok(None);
         };
-        let Some((start, path)) = self.named((dirfd, path)) else {
-            return Ok(None);
-        };
-        if flags.contains(OFlags::TRUNC) {
-            return Ok(None); // it is recorded as any other
-        }
-        // The length of one that is there is to be known.
         let place = PathAt::at(start.as_fd(), &path);
         let recorded = self.record(&Change::SetLen {
             target: Target::Named { place, follow: true },

@@ -18,8 +18,9 @@ pub(super) const LOG_MAGIC: [u8; 8] = *b"TWINUNDO";
 pub(super) const PROGRESS_MAGIC: [u8; 8] = *b"TWINROLL";
 /// The first bytes of a record.
 pub(super) const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"UREC");
-/// The version of all three. Since 2 records may be names (`named.rs`); earlier ones are read.
-pub(super) const VERSION: u32 = 2;
+/// The version of all three. Since 2 records may be names (`named.rs`), since 3 with the record in them; earlier ones are
+/// read.
+pub(super) const VERSION: u32 = 3;
 /// Header flag: records were synced before the change they undo ([`super::Durability::Disk`]).
 pub(super) const FLAG_DISK: u32 = 1;
 
@@ -529,6 +530,11 @@ pub(super) fn record_length(head: &[u8]) -> Result<u64, String> {
         return Err(format!("a record of {length} bytes whose parts take {needed}"));
     }
     Ok(length)
+}
+
+/// How long a record is, as its head says it, which is not verified; 0 of less than a head.
+pub(super) fn length(head: &[u8]) -> usize {
+    RawHead::ref_from_prefix(head).map_or(0, |(head, _)| head.length.get() as usize)
 }
 
 /// The record that `bytes` is, whole.

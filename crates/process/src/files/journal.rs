@@ -35,13 +35,13 @@ struct KeptFile {
     held: u64,
 }
 
-/// What no rollback will ask for any more: sequence numbers.
+/// What no rollback will ask for any more.
 #[derive(Default)]
 pub(super) struct Dead {
-    /// Of kept files.
+    /// Kept files, by the sequence numbers of their records.
     pub(super) kept: Vec<u64>,
-    /// Of records that are names.
-    pub(super) records: Vec<u64>,
+    /// Records that are names.
+    pub(super) records: Vec<String>,
 }
 
 impl Dead {
@@ -58,8 +58,8 @@ pub(super) struct Journal {
     active: usize,
     keep: Arc<Keep>,
     kept: VecDeque<KeptFile>,
-    /// Tags and sequence numbers of the records that are names, oldest first.
-    named: VecDeque<(Epoch, u64)>,
+    /// Records that are names, oldest first: the tag, the sequence number and the name of each.
+    named: VecDeque<(Epoch, u64, String)>,
     /// The file system whose names change on the medium in their order, `kept/` among them.
     pub(super) order_kept_on: Option<u64>,
     /// What makes the records of the change in progress safe.
@@ -183,9 +183,9 @@ impl Journal {
             while self.kept.back().is_some_and(|kept| kept.seq >= first) {
                 self.drop_kept_back();
             }
-            while let Some((_, seq)) = self.named.pop_back_if(|(_, seq)| *seq >= first) {
+            while let Some((.., name)) = self.named.pop_back_if(|(_, seq, _)| *seq >= first) {
                 // Left behind it undoes what did not happen.
-                let _ = self.keep.forget_record(seq);
+                let _ = self.keep.forget_name(&name);
             }
             self.seq += 1;
         }
@@ -349,8 +349,8 @@ impl Journal {
                 dead.kept.push(kept.seq);
             }
         }
-        while let Some((_, seq)) = self.named.pop_front_if(|(tag, _)| *tag <= durable) {
-            dead.records.push(seq);
+        while let Some((.., name)) = self.named.pop_front_if(|(tag, ..)| *tag <= durable) {
+            dead.records.push(name);
         }
         self.renamed_in.retain(|_, (tag, _)| *tag > durable);
         self.switch(durable)
@@ -358,7 +358,7 @@ impl Journal {
 
     /// The epoch was captured before and abandoned: what was recorded since counts as of it again.
     fn capture_again(&mut self, epoch: Epoch) -> Result<()> {
-        let named = self.named.back().map_or(0, |(tag, _)| *tag);
+        let named = self.named.back().map_or(0, |(tag, ..)| *tag);
         if self.logs.iter().all(|log| log.tag() <= epoch) && named <= epoch {
             return Ok(());
         }
@@ -395,8 +395,8 @@ impl Journal {
         }
         if self.safety == Safety::Named {
             let put = self.keep.put_record(self.seq, &self.buffer);
-            self.poisoned_by(put)?;
-            self.named.push_back((self.tag, self.seq));
+            let name = self.poisoned_by(put)?;
+            self.named.push_back((self.tag, self.seq, name));
         } else {
             let appended = self.logs[self.active].append(&self.buffer, self.tag);
             self.poisoned_by(appended)?;

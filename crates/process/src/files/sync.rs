@@ -40,8 +40,8 @@ impl EpochFiles {
             for seq in self.dead.kept.drain(..) {
                 keep.forget(seq)?;
             }
-            for seq in self.dead.records.drain(..) {
-                keep.forget_record(seq)?;
+            for name in self.dead.records.drain(..) {
+                keep.forget_name(&name)?;
             }
         }
         if self.everything {

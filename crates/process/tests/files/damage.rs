@@ -61,18 +61,21 @@ fn create(recorder: &mut Recorder, path: &Path) {
 
 /// A program killed in epoch 1 after a few changes; which log they are in.
 fn crashed(durability: Durability) -> (Stage, PathBuf, Tree) {
-    crashed_with_names(durability, false)
+    crashed_in("", durability, false)
 }
 
-fn crashed_with_names(durability: Durability, names_in_order: bool) -> (Stage, PathBuf, Tree) {
+/// What it changes is in a folder of that name.
+fn crashed_in(folder: &str, durability: Durability, names_in_order: bool) -> (Stage, PathBuf, Tree) {
     let stage = Stage::new();
-    std::fs::write(stage.root.join("a"), "the old content of a").unwrap();
-    std::fs::write(stage.root.join("b"), "the old content of b").unwrap();
+    let folder = stage.root.join(folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("a"), "the old content of a").unwrap();
+    std::fs::write(folder.join("b"), "the old content of b").unwrap();
     let before = Tree::of(&stage.root);
     let mut recorder = with_names(&stage, durability, names_in_order);
-    overwrite(&mut recorder, &stage.root.join("a"), 4, b"new");
-    unlink(&mut recorder, &stage.root.join("b"));
-    create(&mut recorder, &stage.root.join("c"));
+    overwrite(&mut recorder, &folder.join("a"), 4, b"new");
+    unlink(&mut recorder, &folder.join("b"));
+    create(&mut recorder, &folder.join("c"));
     let log = stage.state.join("undo.1");
     (stage, log, before)
 }
@@ -109,70 +112,107 @@ fn every_flipped_byte_is_found_and_nothing_is_touched() {
     }
 }
 
-/// What a symbolic link of ours holds, and its name.
-fn records_that_are_names(stage: &Stage) -> Vec<(PathBuf, String)> {
+/// Their names, in order.
+fn records_that_are_names(stage: &Stage) -> Vec<PathBuf> {
     let kept = std::fs::read_dir(stage.state.join("kept")).unwrap();
     let names = kept.map(|entry| entry.unwrap().path());
-    let links = names.filter(|path| path.extension().is_some_and(|ending| ending == "record"));
-    let mut links: Vec<_> = links
-        .map(|path| {
-            let target = std::fs::read_link(&path).unwrap();
-            (path, target.into_os_string().into_string().unwrap())
-        })
-        .collect();
-    links.sort();
-    links
+    let records = names.filter(|path| path.extension().is_some_and(|ending| ending == "record"));
+    let mut records: Vec<PathBuf> = records.collect();
+    records.sort();
+    records
+}
+
+fn expect_damage(stage: &Stage, path: &Path, how: &str) {
+    let damage = check(&stage.state, 0).unwrap();
+    assert_eq!(damage.len(), 1, "{how}");
+    assert_eq!(damage[0].what, path.display().to_string());
+    let error = rollback(&stage.state, 0, &[], &[]).unwrap_err();
+    assert!(
+        matches!(&error, Error::Damaged { file, .. } if file == path),
+        "{how}: {error}"
+    );
 }
 
 #[test]
-fn every_flipped_digit_of_a_record_that_is_a_name_is_found() {
-    let (stage, _, before) = crashed_with_names(Durability::Disk, true);
+fn every_flipped_letter_of_a_record_that_is_a_name_is_found() {
+    let (stage, _, before) = crashed_in("", Durability::Disk, true);
+    let names = records_that_are_names(&stage);
+    assert_eq!(names.len(), 2, "a removed file and a new directory");
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let expect = |good: &Path, bad: &str| {
+        let bad = good.with_file_name(bad);
+        std::fs::rename(good, &bad).unwrap();
+        expect_damage(&stage, &bad, &bad.display().to_string());
+        std::fs::rename(&bad, good).unwrap();
+    };
+    for good in &names {
+        let own = name(good);
+        assert!(std::fs::symlink_metadata(good).unwrap().is_file());
+        for at in 0..own.len() {
+            let other = if own.as_bytes()[at] == b'0' { "f" } else { "0" };
+            let mut bad = own.clone();
+            bad.replace_range(at..=at, other);
+            expect(good, &bad);
+        }
+        let whole = own.len() - ".record".len();
+        for len in 17..own.len() {
+            expect(good, &own[..len]);
+            expect(good, &format!("{}.record", &own[..len.min(whole - 1)]));
+        }
+    }
+    // One record under the number of another.
+    let [first, second] = [&names[0], &names[1]].map(|path| name(path));
+    expect(&names[0], &format!("{}{}", &first[..16], &second[16..]));
+    rollback(&stage.state, 0, &[], &[]).unwrap();
+    assert_eq!(before.differences(&Tree::of(&stage.root)), "");
+    assert!(records_that_are_names(&stage).is_empty());
+}
+
+/// A record that is too long for a name is in a symbolic link.
+#[test]
+fn every_flipped_digit_of_a_record_in_a_link_is_found() {
+    let (stage, _, before) = crashed_in(&"long".repeat(50), Durability::Disk, true);
     let links = records_that_are_names(&stage);
     assert_eq!(links.len(), 2, "a removed file and a new directory");
     let put = |path: &Path, target: &str| {
         std::fs::remove_file(path).unwrap();
         std::os::unix::fs::symlink(target, path).unwrap();
     };
-    let expect_damage = |path: &Path, how: &str| {
-        let damage = check(&stage.state, 0).unwrap();
-        assert_eq!(damage.len(), 1, "{how}");
-        assert_eq!(damage[0].what, path.display().to_string());
-        let error = rollback(&stage.state, 0, &[], &[]).unwrap_err();
-        assert!(
-            matches!(&error, Error::Damaged { file, .. } if file == path),
-            "{how}: {error}"
-        );
+    let target = |path: &Path| {
+        let target = std::fs::read_link(path).unwrap();
+        target.into_os_string().into_string().unwrap()
     };
-    for (path, good) in &links {
-        for at in 0..good.len() {
+    let goods = [&links[0], &links[1]].map(|path| target(path));
+    for (path, good) in links.iter().zip(&goods) {
+        for at in (0..good.len()).step_by(3) {
             let other = if good.as_bytes()[at] == b'0' { "f" } else { "0" };
             let mut bad = good.clone();
             bad.replace_range(at..=at, other);
             put(path, &bad);
-            expect_damage(path, &format!("digit {at}"));
+            expect_damage(&stage, path, &format!("digit {at}"));
         }
         for bad in [&good[..good.len() - 2], &good[..9], "elsewhere"] {
             put(path, bad);
-            expect_damage(path, bad);
+            expect_damage(&stage, path, bad);
         }
         put(path, good);
     }
     // One record under the number of another.
-    put(&links[0].0, &links[1].1);
-    expect_damage(&links[0].0, "exchanged");
-    put(&links[0].0, &links[0].1);
+    put(&links[0], &goods[1]);
+    expect_damage(&stage, &links[0], "exchanged");
+    put(&links[0], &goods[0]);
     rollback(&stage.state, 0, &[], &[]).unwrap();
     assert_eq!(before.differences(&Tree::of(&stage.root)), "");
-    assert_eq!(records_that_are_names(&stage), []);
+    assert!(records_that_are_names(&stage).is_empty());
 }
 
 /// After a power cut the logs may know more than the names: those of a change that did not get there are not missed.
 #[test]
 fn a_change_that_is_lost_with_its_record_is_not_missed() {
-    let (stage, _, before) = crashed_with_names(Durability::Disk, true);
-    let mut links = records_that_are_names(&stage);
+    let (stage, _, before) = crashed_in("", Durability::Disk, true);
+    let mut records = records_that_are_names(&stage);
     // The newest change of names, and what a power cut leaves of it: nothing.
-    let (newest, _) = links.pop().unwrap();
+    let newest = records.pop().unwrap();
     std::fs::remove_file(newest).unwrap();
     std::fs::remove_dir(stage.root.join("c")).unwrap();
     assert_eq!(check(&stage.state, 0).unwrap(), []);
@@ -187,8 +227,8 @@ fn a_record_of_a_refused_change_is_taken_back() {
     std::fs::write(stage.root.join("a"), "a").unwrap();
     std::fs::write(stage.root.join("b"), "b").unwrap();
     let mut recorder = with_names(&stage, Durability::Disk, true);
-    // In the way of the record of the next change.
-    std::fs::write(stage.state.join("kept/0000000000000001.record"), "").unwrap();
+    // Records are other names of it, and a directory has none.
+    std::fs::create_dir(stage.state.join("kept/records")).unwrap();
     let refused = recorder.record(&Change::Unlink {
         place: PathAt::absolute(&stage.root.join("a")),
         still_open: false,
@@ -318,7 +358,7 @@ fn a_missing_kept_file_is_found() {
 fn another_version_and_a_missing_log_are_named() {
     let (stage, log, _) = crashed(Durability::Memory);
     let mut bytes = std::fs::read(&log).unwrap();
-    bytes[8] = 3;
+    bytes[8] = 4;
     let crc = crc32c::crc32c(&bytes[..60]);
     bytes[60..64].copy_from_slice(&crc.to_le_bytes());
     std::fs::write(&log, &bytes).unwrap();
