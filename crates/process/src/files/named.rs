@@ -106,8 +106,8 @@ fn long(short: &[u8]) -> Option<Vec<u8>> {
     }
     record.extend_from_slice(rest);
     let length = format::length(&record);
-    let is_zeros_short = (record.len()..=format::RECORD_MAX as usize).contains(&length);
-    is_zeros_short.then(|| {
+    let lengths = record.len()..=format::RECORD_MAX as usize;
+    lengths.contains(&length).then(|| {
         record.resize(length, 0);
         record
     })
