@@ -549,7 +549,7 @@ const SAFE_FCNTL: &[&[Argument]] = &[
 /// A poll that waits for ever, or not at all.
 const UNLIMITED: &[&[Argument]] = &[&[bits(3, INT, INT)], &[bits(3, INT, 0)]];
 
-/// Unless what it does is waited for, or another filter has it stop.
+/// Free, unless the program waits for its effect to be durable, or another filter stops it.
 const ALWAYS: &[&[Argument]] = &[&[]];
 const SYNC: Policy = FreeWhen(ALWAYS, Watch::Sync);
 

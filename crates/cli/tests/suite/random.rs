@@ -12,7 +12,7 @@ fn random_calls_come_to_the_same() {
     survive_all("random_calls.c", 6000);
 }
 
-/// Files that are only added to, which is written without a stop, until something else is done to one.
+/// Files to which a program only adds, without a stop at its writes, until it does something else to one.
 #[test]
 fn files_that_only_grow_come_to_the_same() {
     survive_all("random_growth.c", 300);

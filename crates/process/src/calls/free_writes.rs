@@ -46,14 +46,12 @@ impl Program {
     /// Before a call of a program that writes freely: it is begun again, under the full filter, if that is needed from
     /// then on.
     pub(super) fn ends_free_writes(&mut self, watch: Watch, call: &Stopped) -> Result<Option<Decision>> {
-        if self.free_writes.is_none() || call.by != Caller::First {
+        let Some(free) = self.free_writes.as_mut().filter(|_| call.by == Caller::First) else {
             return Ok(None);
-        }
+        };
         match watch {
             Watch::Close => self.may_close_name(call),
-            Watch::Actions if call.int(0) == libc::SIGCHLD => {
-                self.free_writes.iter_mut().for_each(|free| free.is_parent = true);
-            }
+            Watch::Actions if call.int(0) == libc::SIGCHLD => free.is_parent = true,
             _ => {}
         }
         let needs = match watch {
@@ -86,7 +84,9 @@ impl Program {
             return Opening::LookedAt;
         }
         if is_name(&path) {
-            self.free_writes.iter_mut().for_each(|free| free.open_names += 1);
+            if let Some(free) = &mut self.free_writes {
+                free.open_names += 1;
+            }
             return Opening::Harmless;
         }
         match statat(&start, &path, AtFlags::empty()) {
@@ -106,7 +106,9 @@ impl Program {
         };
         let writes = rustix::fs::fcntl_getfl(&ours).is_ok_and(may_write);
         if writes && files::link_of(&ours).is_ok_and(|path| is_name(&path)) {
-            self.free_writes.iter_mut().for_each(|free| free.open_names -= 1);
+            if let Some(free) = &mut self.free_writes {
+                free.open_names -= 1;
+            }
             self.renew_threads();
         }
     }
@@ -115,7 +117,7 @@ impl Program {
     ///
     /// # Errors
     /// As [`Program::write_freely_until_needed`].
-    pub(crate) fn watch_writes(&mut self, tid: Tid) -> Result<()> {
+    fn watch_writes(&mut self, tid: Tid) -> Result<()> {
         self.note_growth_of_all()?;
         let free = self.free_writes.take();
         if free.is_some_and(|free| free.open_names > 0) {

@@ -1,6 +1,6 @@
 //! Files that only grow: written without a stop.
 //!
-//! What is written behind the end of a file destroys nothing: a checkpoint lists the length of each open file, and a
+//! Bytes behind the end of a file destroy nothing: a checkpoint lists the length of each open file, and a
 //! rollback cuts it there. So a program that writes freely goes on to do so while each file that it has open for writing
 //! is one that it can only add to.
 //!
@@ -93,7 +93,7 @@ impl Program {
         {
             return Ok(Some(Decision::Again));
         }
-        self.free_writes.iter_mut().for_each(|free| free.grows = true);
+        self.lets_grow();
         // One that is emptied is recorded as any other. The length of one that is there is to be known.
         let kept = self
             .opening(call)
@@ -109,13 +109,19 @@ impl Program {
         Ok((recorded != Decision::Run).then_some(recorded))
     }
 
+    fn lets_grow(&mut self) {
+        if let Some(free) = &mut self.free_writes {
+            free.grows = true;
+        }
+    }
+
     /// Whether it has files open that only grow.
     pub(crate) fn grows(&self) -> bool {
         self.free_writes.as_ref().is_some_and(|free| free.grows)
     }
 
-    /// Whether a call needs the full filter for the sake of files that only grow until then. One that closes such a file
-    /// has it noted.
+    /// Whether a call needs the full filter, because a file that only grew may do more after it. If it closes such a file,
+    /// the file is noted.
     pub(super) fn ends_growth(&mut self, watch: Watch, call: &Stopped) -> Result<bool> {
         if !self.grows() {
             return Ok(false);
@@ -188,9 +194,8 @@ impl Program {
 
     /// Whether a file with content is mapped for all that have it.
     fn maps_file(&self, call: &Stopped) -> bool {
-        let ours = self.process.duplicate_fd(call.int(4)).ok();
-        let stat = ours.and_then(|ours| rustix::fs::fstat(ours).ok());
-        stat.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+        let mapped = self.process.duplicate_fd(call.int(4));
+        mapped.is_ok_and(|file| descriptors::is_regular(&file))
     }
 
     /// Whether the offset of a descriptor says where a growing file is written.
@@ -208,14 +213,13 @@ impl Program {
     fn growing(&self, fd: i32) -> Option<OwnedFd> {
         let ours = self.process.duplicate_fd(fd).ok()?;
         let is_written = rustix::fs::fcntl_getfl(&ours).is_ok_and(may_write);
-        let stat = rustix::fs::fstat(&ours).ok().filter(|_| is_written)?;
-        (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(ours)
+        (is_written && descriptors::is_regular(&ours)).then_some(ours)
     }
 
     /// A descriptor goes away, which may be of a growing file: that becomes durable with the epoch.
     fn note_growth(&mut self, fd: i32) -> Result<()> {
         match self.growing(fd) {
-            Some(ours) => Ok(self.files.note_growth(ours.as_fd())?),
+            Some(ours) => Ok(self.files.note_growth(ours.as_fd()).map(drop)?),
             None => Ok(()),
         }
     }
@@ -237,8 +241,7 @@ impl Program {
         for (_, ours) in written {
             let stat = rustix::fs::fstat(ours).map_err(look)?;
             let flags = rustix::fs::fcntl_getfl(ours).map_err(look)?;
-            let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-            if !is_file || !seen.insert(Ident::from(&stat)) || !self.can_grow(&stat) {
+            if !seen.insert(Ident::from(&stat)) || !self.can_grow(&stat) {
                 return Ok(false);
             }
             let is_at_end = || rustix::fs::tell(ours).is_ok_and(|at| at == stat.st_size as u64);
@@ -266,7 +269,7 @@ impl Program {
                 self.has_seeks_stop(*fd, tid)?;
             }
         }
-        self.free_writes.iter_mut().for_each(|free| free.grows = true);
+        self.lets_grow();
         Ok(true)
     }
 

@@ -173,12 +173,13 @@ impl Recorder {
     ///
     /// # Errors
     /// As [`Recorder::record`].
-    pub fn note_growth(&mut self, fd: BorrowedFd<'_>) -> Result<()> {
-        if self.files.contains_key(&Ident::from(&seen::stat(fd)?)) {
-            return Ok(());
+    pub fn note_growth(&mut self, fd: BorrowedFd<'_>) -> Result<Ident> {
+        let file = Ident::from(&seen::stat(fd)?);
+        if !self.files.contains_key(&file) {
+            let (at, len) = (None, 1);
+            self.record(&Change::Write { fd, at, len })?;
         }
-        let (at, len) = (None, 1);
-        self.record(&Change::Write { fd, at, len }).map(drop)
+        Ok(file)
     }
 
     /// The same, of an epoch that begins: if it does not grow, there is nothing to make durable.
@@ -186,8 +187,7 @@ impl Recorder {
     /// # Errors
     /// The same.
     pub fn expect_growth(&mut self, fd: BorrowedFd<'_>) -> Result<()> {
-        self.note_growth(fd)?;
-        let file = Ident::from(&seen::stat(fd)?);
+        let file = self.note_growth(fd)?;
         self.files.entry(file).and_modify(|file| file.may_grow = true);
         Ok(())
     }

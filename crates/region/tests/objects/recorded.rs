@@ -111,7 +111,7 @@ fn cut(
         if !folder.names.contains_key(first) {
             continue;
         }
-        // Each choice of so many of the steps is as likely as any other.
+        // `wanted` of the steps, each with the same probability.
         let is_chosen = random.usize(..left.max(1)) < wanted - cuts;
         left = left.saturating_sub(1);
         if !is_chosen {
