@@ -5,8 +5,15 @@ use rustix::fs::{CWD, RenameFlags, StatFs, renameat_with, statfs};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// The name by which what is open at a descriptor is opened once more, or looked at: proc_pid_fd(5).
+#[must_use]
+pub fn of_open(fd: impl AsFd) -> PathBuf {
+    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()).into()
+}
 
 /// File systems in memory: statfs(2).
 const TMPFS: u32 = 0x0102_1994;
@@ -105,8 +112,8 @@ mod tests {
         let file = File::create(at("third")).unwrap();
         assert_eq!(resolved(&at("first")), at("sub/../third"));
         std::fs::remove_file(at("third")).unwrap();
-        let nameless = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
-        assert_eq!(resolved(Path::new(&nameless)), Path::new(&nameless));
+        let nameless = of_open(&file);
+        assert_eq!(resolved(&nameless), nameless);
     }
 
     #[test]

@@ -21,12 +21,12 @@ pub use client::{Left, attach};
 pub use keeper::{Begun, Side, detach};
 
 use std::path::PathBuf;
+use twinpage_os::name;
 
 /// The keeper's socket in a state directory.
 const SOCKET: &str = "attach";
 
 /// A name of the socket that fits into an address, unix(7), however long that of the directory is.
 fn socket_in(directory: &std::fs::File) -> PathBuf {
-    use std::os::fd::AsRawFd;
-    PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd()))
+    name::of_open(directory).join(SOCKET)
 }

@@ -10,8 +10,7 @@ use crate::error::{Error, Result};
 use crate::program::{Program, group_of};
 use crate::syscalls::THREAD_FLAGS;
 use rustix::fs::{Access, access};
-use std::os::fd::{AsFd, AsRawFd};
-use std::path::PathBuf;
+use twinpage_os::name;
 use twinpage_os::proc_file;
 use twinpage_os::trace::Tid;
 
@@ -96,7 +95,7 @@ impl Program {
         let Some((start, name)) = self.named((dirfd, call.arguments[at])) else {
             return Decision::Run; // the kernel will refuse it
         };
-        let start = PathBuf::from(format!("/proc/self/fd/{}", start.as_fd().as_raw_fd()));
+        let start = name::of_open(&start);
         let path = if name.as_os_str().is_empty() {
             start // AT_EMPTY_PATH
         } else {

@@ -11,15 +11,17 @@ use crate::descriptors::{self, DescriptorKind};
 use crate::error::{Error, Result};
 use crate::files::{self, Change, Ident, New, PathAt, Recorded, Recorder, Refusal, Target};
 use crate::kernel::Settings;
+use crate::message;
 use crate::netlink::is_netlink;
 use crate::objects::Objects;
 use crate::program::{Program, Until};
 use crate::ptys;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat};
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use twinpage_os::name;
 use twinpage_os::remote::Process;
 
 /// Records what `change` destroys. A refusal of the recorder becomes one of the call.
@@ -172,10 +174,10 @@ impl Program {
         let offset = |at: u64| (at != u64::MAX).then_some(at);
         let (fd, at, len) = match call.name {
             "write" => (call.int(0), None, Some(a[2])),
-            "writev" => (call.int(0), None, self.vector_bytes(a[1], a[2])),
+            "writev" => (call.int(0), None, self.listed_bytes(a[1], a[2])),
             "pwrite64" => (call.int(0), Some(a[3]), Some(a[2])),
-            "pwritev" => (call.int(0), Some(a[3]), self.vector_bytes(a[1], a[2])),
-            "pwritev2" => (call.int(0), offset(a[3]), self.vector_bytes(a[1], a[2])),
+            "pwritev" => (call.int(0), Some(a[3]), self.listed_bytes(a[1], a[2])),
+            "pwritev2" => (call.int(0), offset(a[3]), self.listed_bytes(a[1], a[2])),
             "sendfile" => (call.int(0), None, Some(a[3])),
             _ => (
                 call.int(2),
@@ -254,7 +256,7 @@ impl Program {
 
     /// A write to a file of `/proc` or `/sys` sets something: what can be read again is.
     fn before_setting(&mut self, fd: &OwnedFd) -> Decision {
-        let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).unwrap_or_default();
+        let link = std::fs::read_link(name::of_open(fd)).unwrap_or_default();
         let own = link.strip_prefix(format!("/proc/{}", self.caller().pid())).ok();
         let name = own.and_then(Path::file_name).and_then(OsStr::to_str);
         match name {
@@ -285,14 +287,9 @@ impl Program {
         Decision::Run
     }
 
-    /// Bytes of the `count` buffers listed at `address`.
-    pub(super) fn vector_bytes(&self, address: u64, count: u64) -> Option<u64> {
-        let mut bytes = vec![0; usize::try_from(count.min(1024)).ok()? * 16];
-        self.caller().read(address, &mut bytes).ok()?;
-        let lengths = bytes
-            .chunks_exact(16)
-            .map(|vector| u64::from_le_bytes(vector[8..].try_into().expect("eight bytes")));
-        Some(lengths.fold(0, u64::saturating_add))
+    /// Bytes of the buffers of a list.
+    pub(super) fn listed_bytes(&self, at: u64, count: u64) -> Option<u64> {
+        Some(message::len(&self.buffers(at, count)?) as u64)
     }
 
     pub(super) fn before_change(&mut self, call: &Stopped) -> Result<Decision> {
@@ -600,6 +597,6 @@ impl Program {
 
 /// The absolute name of an entry of a directory, there or not.
 fn whole_name(start: BorrowedFd<'_>, path: &Path) -> Option<PathBuf> {
-    let path = PathBuf::from(format!("/proc/self/fd/{}", start.as_raw_fd())).join(path);
+    let path = name::of_open(start).join(path);
     Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?))
 }

@@ -15,7 +15,7 @@
 use super::{Decision, Start, Stopped};
 use crate::descriptors;
 use crate::error::{Error, Result};
-use crate::files::{Change, Ident, PathAt, Target};
+use crate::files::{Change, Ident, PathAt, SET_ID, Target};
 use crate::program::Program;
 use crate::sockets::Replies;
 use crate::syscalls::{self, Watch};
@@ -42,9 +42,6 @@ pub(super) enum Opening {
 
 /// Numbers that are looked at for one that is free.
 const MOST_NUMBERS: i32 = 64;
-
-/// Writing clears these bits of a mode, which no list of lengths restores: write(2).
-const SET_ID: u32 = 0o6000;
 
 impl Program {
     /// What the name of a regular file is opened as; `there` describes it.

@@ -211,7 +211,7 @@ impl Program {
         let head = Head::read(self.caller(), at).ok()?;
         Some(Message {
             named: head.name != 0 && head.name_bytes() != 0,
-            bytes: self.vector_bytes(head.buffers, head.count),
+            bytes: self.listed_bytes(head.buffers, head.count),
             accompanied: head.is_accompanied(),
         })
     }

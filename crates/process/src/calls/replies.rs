@@ -9,7 +9,7 @@
 
 use super::within::Sender;
 use super::{Decision, Stopped, do_without, fail};
-use crate::message::Head;
+use crate::message::{self, Head};
 use crate::outbox::{Content, Outbox, Room, SOCKET_BYTES};
 use crate::program::{Program, Until};
 use crate::sockets::{self, Protocol, Replies};
@@ -45,10 +45,7 @@ struct Message {
 
 impl Message {
     fn len(&self) -> usize {
-        self.buffers
-            .iter()
-            .map(|buffer| buffer.len)
-            .fold(0, usize::saturating_add)
+        message::len(&self.buffers)
     }
 }
 
@@ -208,7 +205,7 @@ impl Program {
                 ..one(a[1], a[2])?
             }),
             "sendmsg" => self.outgoing_message(a[1]),
-            _ => self.vectors(a[1], a[2]).map(plain), // writev, pwritev2
+            _ => self.buffers(a[1], a[2]).map(plain), // writev, pwritev2
         }
     }
 
@@ -216,7 +213,7 @@ impl Program {
     fn outgoing_message(&self, at: u64) -> Option<Message> {
         let head = Head::read(self.caller(), at).ok()?;
         Some(Message {
-            buffers: self.vectors(head.buffers, head.count)?,
+            buffers: self.buffers(head.buffers, head.count)?,
             to: self.address(head.name, head.name_bytes())?,
             accompanied: head.is_accompanied(),
         })
@@ -233,15 +230,8 @@ impl Program {
     }
 
     /// The buffers of a list.
-    fn vectors(&self, address: u64, count: u64) -> Option<Vec<Remote>> {
-        let mut bytes = vec![0; usize::try_from(count.min(1024)).ok()? * 16];
-        self.caller().read(address, &mut bytes).ok()?;
-        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        let buffers = bytes.chunks_exact(16).map(|vector| Remote {
-            start: word(&vector[..8]),
-            len: word(&vector[8..]) as usize,
-        });
-        Some(buffers.filter(|buffer| buffer.len > 0).collect())
+    pub(super) fn buffers(&self, at: u64, count: u64) -> Option<Vec<Remote>> {
+        message::buffers(self.caller(), at, count).ok()
     }
 
     /// Holds a message; how many bytes it has, or what becomes of its call instead.

@@ -11,8 +11,9 @@ use crate::segments::{STATUS_BYTES, Segment, Wanted};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use twinpage_os::inject::{self, ROOM};
+use twinpage_os::name;
 use twinpage_os::remote::Process;
 use twinpage_os::socket;
 use twinpage_os::tracker::PAGE;
@@ -92,8 +93,7 @@ impl Program {
             | if executes { libc::PROT_EXEC } else { 0 };
         let access = if only_read { OFlags::RDONLY } else { OFlags::RDWR };
         let length = segment.bytes.next_multiple_of(PAGE);
-        let name = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let opened = rustix::fs::open(name, access | OFlags::CLOEXEC, Mode::empty());
+        let opened = rustix::fs::open(name::of_open(file), access | OFlags::CLOEXEC, Mode::empty());
         let opened = opened.map_err(|error| gone(error.into()))?;
         if self.caller.is_none() {
             self.descriptors.give(0); // another thread's call may get the number behind those that are used here

@@ -7,9 +7,9 @@ use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::program::{Program, plant};
 use rustix::fs::{Mode, OFlags};
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use twinpage_os::inject;
+use twinpage_os::name;
 
 impl Program {
     pub(super) fn before_inotify(&mut self, call: &Stopped) -> Result<Decision> {
@@ -43,7 +43,7 @@ impl Program {
         let (start, path) = self.named((libc::AT_FDCWD, call.arguments[1]))?;
         let watched = rustix::fs::openat(start, &path, flags, Mode::empty()).ok()?;
         let stat = rustix::fs::fstat(&watched).ok()?;
-        let name = std::fs::read_link(format!("/proc/self/fd/{}", watched.as_raw_fd())).ok()?;
+        let name = std::fs::read_link(name::of_open(&watched)).ok()?;
         Some((Ident::from(&stat), name))
     }
 }

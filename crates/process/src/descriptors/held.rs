@@ -13,7 +13,8 @@ use crate::{datagrams, loopback, netlink, pairs, ptys, unix_sockets};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, SeekFrom, Stat};
 use std::collections::{BTreeSet, HashSet};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
+use twinpage_os::name;
 use twinpage_os::proc_file::field;
 use twinpage_os::remote::{self, Process};
 use twinpage_os::trace::Tid;
@@ -394,9 +395,8 @@ fn look_into_fifo(end: OwnedFd) -> rustix::io::Result<Held> {
         });
     }
     let readable = if writes_only {
-        let path = format!("/proc/self/fd/{}", end.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        rustix::fs::open(path, flags, rustix::fs::Mode::empty())?
+        rustix::fs::open(name::of_open(&end), flags, rustix::fs::Mode::empty())?
     } else {
         end
     };

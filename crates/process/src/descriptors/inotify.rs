@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use twinpage_os::name;
 use twinpage_os::remote::{self, Process};
 
 /// A file that is watched.
@@ -203,7 +204,7 @@ pub(crate) fn make(watches: &[Watch], highest: i32) -> Result<OwnedFd> {
     }
     let made = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(failed)?;
     let other = rustix::fs::memfd_create("unwatched", MemfdFlags::CLOEXEC).map_err(failed)?;
-    let other = PathBuf::from(format!("/proc/self/fd/{}", other.as_raw_fd()));
+    let other = name::of_open(&other);
     let watch = |path: &Path, mask| inotify::add_watch(&made, path, WatchFlags::from_bits_retain(mask));
     // Gives the numbers between, and takes them back.
     let pass_over = |numbers: Range<i32>| {
@@ -247,6 +248,7 @@ fn take_all(made: &OwnedFd) -> rustix::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn watches_are_made_again_under_their_numbers() {

@@ -16,6 +16,7 @@ use rustix::fs::{OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::ops::Range;
+use twinpage_os::name;
 
 /// The mode bits of `fallocate` (linux/falloc.h).
 mod falloc {
@@ -55,7 +56,7 @@ impl Recorder {
         let start = match at {
             Some(at) => at,
             None => {
-                let at = rustix::fs::tell(fd).doing("find the offset of", seen::proc_name(fd))?;
+                let at = rustix::fs::tell(fd).doing("find the offset of", name::of_open(fd))?;
                 // Only an offset inside the old content makes it matter whether the write appends.
                 if at < file.base && appends(fd)? {
                     stat.st_size as u64
@@ -429,6 +430,6 @@ fn wanted(save: &Save, content: u64) -> Range<u64> {
 }
 
 fn appends(fd: BorrowedFd<'_>) -> Result<bool> {
-    let flags = rustix::fs::fcntl_getfl(fd).doing("read the flags of", seen::proc_name(fd))?;
+    let flags = rustix::fs::fcntl_getfl(fd).doing("read the flags of", name::of_open(fd))?;
     Ok(flags.contains(OFlags::APPEND))
 }

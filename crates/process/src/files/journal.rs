@@ -14,7 +14,6 @@ use super::options::{OWN_MAX, Options};
 use super::path_at::Found;
 use super::reach::duplicate;
 use super::safety::Safety;
-use super::seen;
 use super::whole::{read_at, sync_directory};
 use super::{Durability, Epoch, Ident, named};
 use rustix::fd::OwnedFd;
@@ -24,6 +23,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use twinpage_core::Poison;
+use twinpage_os::name;
 
 /// A file in `kept/`, of the record `seq`.
 struct KeptFile {
@@ -215,7 +215,7 @@ impl Journal {
     /// [`Error::Io`].
     pub(super) fn settle_names(&mut self) -> Result<()> {
         for (_, (_, dir)) in self.renamed_in.drain() {
-            rustix::fs::fsync(&dir).doing("sync the directory", seen::proc_name(&dir))?;
+            rustix::fs::fsync(&dir).doing("sync the directory", name::of_open(&dir))?;
         }
         Ok(())
     }

@@ -19,6 +19,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use twinpage_os::name;
 
 /// Files whose other names are remembered, and listed by every checkpoint.
 const MADE_MAX: usize = 1 << 12;
@@ -120,7 +121,7 @@ impl Recorder {
         let stat = seen::stat(&opened)?;
         if stat.st_nlink == 0 {
             // It gets its first name, and was not synced with the epochs that wrote it.
-            match path_at::reopen(CWD, &seen::proc_name(&opened), OFlags::empty()) {
+            match path_at::reopen(CWD, &name::of_open(&opened), OFlags::empty()) {
                 Ok(file) => self.sync(file),
                 Err(_) => self.sync_everything(),
             }

@@ -7,6 +7,7 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, OFlags, Stat};
 use rustix::io::Errno;
 use std::path::PathBuf;
+use twinpage_os::name;
 
 /// A file that is about to change.
 pub(super) enum Reach<'a> {
@@ -69,7 +70,7 @@ impl Reach<'_> {
 
 /// Opens the file behind the program's descriptor again; its own one if need be.
 fn open_again(fd: BorrowedFd<'_>) -> Result<Own, Errno> {
-    match path_at::reopen(CWD, &seen::proc_name(fd), OFlags::empty()) {
+    match path_at::reopen(CWD, &name::of_open(fd), OFlags::empty()) {
         Ok(fd) => Ok(Own {
             fd,
             readable: true,
@@ -93,5 +94,5 @@ fn open_again(fd: BorrowedFd<'_>) -> Result<Own, Errno> {
 /// # Errors
 /// [`super::Error::Io`].
 pub(super) fn duplicate(fd: &OwnedFd) -> Result<OwnedFd> {
-    rustix::io::fcntl_dupfd_cloexec(fd, 3).doing("duplicate the descriptor of", seen::proc_name(fd))
+    rustix::io::fcntl_dupfd_cloexec(fd, 3).doing("duplicate the descriptor of", name::of_open(fd))
 }

@@ -26,6 +26,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, StatFs};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::Path;
+use twinpage_os::name;
 
 /// A file touched in this epoch.
 #[derive(Default)]
@@ -271,7 +272,7 @@ impl Recorder {
     /// [`Error::Io`].
     pub(crate) fn is_tracked(&mut self, fd: impl AsFd, stat: &Stat) -> Result<bool> {
         let system =
-            || rustix::fs::fstatfs(fd.as_fd()).doing("look at the file system of", seen::proc_name(&fd));
+            || rustix::fs::fstatfs(fd.as_fd()).doing("look at the file system of", name::of_open(&fd));
         self.is_tracked_on(stat, system)
     }
 
@@ -335,11 +336,10 @@ impl Recorder {
             ..Tracked::default()
         };
         match self.listed.get(&file) {
-            // Writing clears set-user-ID, which only a record restores.
             Some(listed)
                 if (listed.since <= self.durable || listed.undone)
                     && listed.size <= size
-                    && stat.st_mode & 0o6000 == 0 =>
+                    && stat.st_mode & seen::SET_ID == 0 =>
             {
                 (tracked.base, tracked.sized) = (listed.size, true);
             }

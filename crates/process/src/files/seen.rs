@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use twinpage_os::name;
 
 /// What `fstat` says.
 ///
@@ -26,6 +27,9 @@ pub(super) fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
+/// Writing clears these bits of a mode, set-user-ID and set-group-ID: write(2). Only a record restores them.
+pub(crate) const SET_ID: u32 = 0o6000;
+
 /// Whether it is a regular file.
 pub(super) fn is_regular(stat: &Stat) -> bool {
     kind(stat) == FileType::RegularFile
@@ -36,17 +40,12 @@ pub(super) fn is_directory(stat: &Stat) -> bool {
     kind(stat) == FileType::Directory
 }
 
-/// The name under which another open of the same file is possible (proc_pid_fd(5)).
-pub(super) fn proc_name(fd: impl AsFd) -> PathBuf {
-    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()).into()
-}
-
 /// The kernel's name for the file behind a descriptor, with its mark if that was removed.
 ///
 /// # Errors
 /// [`Error::Io`].
 pub(crate) fn link_of(fd: impl AsFd) -> Result<PathBuf> {
-    let proc = proc_name(fd);
+    let proc = name::of_open(fd);
     let link = rustix::fs::readlinkat(CWD, &proc, Vec::new()).doing("read the link", &proc)?;
     Ok(OsString::from_vec(link.into_bytes()).into())
 }

@@ -12,6 +12,7 @@ use super::seen;
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::HashMap;
 use std::sync::Arc;
+use twinpage_os::name;
 
 /// What one epoch changed. Made by [`super::Recorder::begin_epoch`], used in any thread.
 #[derive(Default)]
@@ -109,7 +110,7 @@ impl std::fmt::Debug for EpochFiles {
 fn shown(fd: &OwnedFd) -> std::path::PathBuf {
     let stat = seen::stat(fd.as_fd());
     stat.and_then(|stat| path_at::name_of(fd, &stat))
-        .unwrap_or_else(|_| seen::proc_name(fd))
+        .unwrap_or_else(|_| name::of_open(fd))
 }
 
 /// The directories an epoch changed, while it is recorded.

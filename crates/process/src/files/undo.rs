@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::Path;
+use twinpage_os::name;
 
 /// Files written but not yet noted as undone; above this the progress is noted at once.
 const TOUCHED_MAX: usize = 256;
@@ -117,7 +118,7 @@ impl<'a> Undo<'a> {
     pub(super) fn flush(&mut self) -> Result<()> {
         if self.sync {
             for file in self.touched.values() {
-                rustix::fs::fsync(file).doing("sync", seen::proc_name(file))?;
+                rustix::fs::fsync(file).doing("sync", name::of_open(file))?;
             }
         }
         self.touched.clear();

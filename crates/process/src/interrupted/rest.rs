@@ -8,19 +8,16 @@
 use super::terminals::{self, Reading};
 use super::{Unfinished, begun, limits};
 use crate::error::{Error, Result};
-use crate::message::Head;
+use crate::message::{self, Head, VECTOR_BYTES};
 use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat, major, minor};
 use std::io;
 use std::os::fd::OwnedFd;
 use twinpage_os::inject::SLOT_BYTES;
-use twinpage_os::remote::Process;
+use twinpage_os::remote::{Process, Remote};
 use twinpage_os::trace::Registers;
 
 /// The most bytes the kernel moves in one call.
 const MOST_BYTES: u64 = 0x7fff_f000;
-/// Bytes of a struct iovec.
-const VECTOR_BYTES: u64 = 16;
-const MOST_VECTORS: u64 = 1024;
 
 /// Bytes of a struct msghdr, and of the struct mmsghdr around it.
 const MESSAGE_BYTES: u64 = 56;
@@ -91,8 +88,8 @@ pub(super) fn wanted(registers: &Registers, process: &Process) -> Result<Option<
         None => return Ok(None),
         Some(Asked::Always(bytes)) => return Ok(Some(Wanted::all(bytes))),
         Some(Asked::Bytes(count) | Asked::Messages(count)) => count,
-        Some(Asked::Message(at)) => message(at, 0, process)?.1,
-        Some(Asked::Vectors(at, count)) => vectors(at, count, 0, process)?.1,
+        Some(Asked::Message(at)) => message::len(&rest_of_message(at, 0, process)?) as u64,
+        Some(Asked::Vectors(at, count)) => message::len(&rest_of(at, count, 0, process)?) as u64,
     };
     let asked = asked.min(MOST_BYTES);
     if asked <= r.rax {
@@ -151,7 +148,8 @@ fn is_stream(fd: &OwnedFd) -> bool {
 fn whole(message_at: u64, process: &Process) -> Result<bool> {
     let sent = process.read_u64(message_at + MESSAGE_BYTES);
     let sent = sent.map_err(|source| Error::target("cannot read a message", source))?;
-    Ok(sent & 0xffff_ffff == message(message_at, 0, process)?.1)
+    let asked = message::len(&rest_of_message(message_at, 0, process)?);
+    Ok(sent & 0xffff_ffff == asked as u64)
 }
 
 fn is_a(stat: &Stat, kind: FileType) -> bool {
@@ -186,10 +184,9 @@ pub(super) fn reading(registers: &Registers, process: &Process) -> Option<Readin
 /// The registers that read a single byte, behind those that a read whose own registers are `own` has.
 pub(super) fn next_byte(own: &Registers, done: u64, process: &Process) -> Result<Registers> {
     let at = match own.orig_rax as i64 {
-        libc::SYS_readv => vectors(own.rsi, own.rdx, done, process)?
-            .0
+        libc::SYS_readv => rest_of(own.rsi, own.rdx, done, process)?
             .first()
-            .map_or(0, |(at, _)| *at),
+            .map_or(0, |buffer| buffer.start),
         _ => own.rsi + done,
     };
     Ok(Registers {
@@ -241,7 +238,7 @@ pub(super) fn set(
             registers.rdx = left;
         }
         libc::SYS_sendmsg | libc::SYS_recvmsg => {
-            let (list, _) = message(own.rsi, done, process).map_err(io::Error::other)?;
+            let list = rest_of_message(own.rsi, done, process).map_err(io::Error::other)?;
             let vectors = slot + MESSAGE_BYTES;
             let count = write_vectors(vectors, SLOT_BYTES as u64 - MESSAGE_BYTES, &list, process)?;
             // No name; the buffers; nothing beside them; no flags.
@@ -250,7 +247,7 @@ pub(super) fn set(
             registers.rsi = slot;
         }
         _ => {
-            let (list, _) = vectors(own.rsi, own.rdx, done, process).map_err(io::Error::other)?;
+            let list = rest_of(own.rsi, own.rdx, done, process).map_err(io::Error::other)?;
             registers.rsi = slot;
             registers.rdx = write_vectors(slot, SLOT_BYTES as u64, &list, process)?;
         }
@@ -259,38 +256,31 @@ pub(super) fn set(
 }
 
 /// As many of the buffers as there is room for, listed at an address; says how many.
-fn write_vectors(at: u64, room: u64, list: &[(u64, u64)], process: &Process) -> io::Result<u64> {
+fn write_vectors(at: u64, room: u64, list: &[Remote], process: &Process) -> io::Result<u64> {
     let count = list.len().min((room / VECTOR_BYTES) as usize);
     let words = list[..count].iter();
-    let words = words.flat_map(|(start, length)| [start.to_le_bytes(), length.to_le_bytes()]);
+    let words = words.flat_map(|buffer| [buffer.start, buffer.len as u64].map(u64::to_le_bytes));
     process.write(at, &words.flatten().collect::<Vec<u8>>())?;
     Ok(count as u64)
 }
 
-/// The buffers of a struct msghdr, from byte `done` of them on, and their bytes together.
-fn message(at: u64, done: u64, process: &Process) -> Result<(Vec<(u64, u64)>, u64)> {
+/// The buffers of a struct msghdr, from byte `done` of them on.
+fn rest_of_message(at: u64, done: u64, process: &Process) -> Result<Vec<Remote>> {
     let head = Head::read(process, at).map_err(|source| Error::target("cannot read a message", source))?;
-    vectors(head.buffers, head.count, done, process)
+    rest_of(head.buffers, head.count, done, process)
 }
 
-/// The buffers in a list, from byte `done` of them on, and their bytes together.
-fn vectors(at: u64, count: u64, done: u64, process: &Process) -> Result<(Vec<(u64, u64)>, u64)> {
-    let mut bytes = vec![0; (count.min(MOST_VECTORS) * VECTOR_BYTES) as usize];
+/// The buffers in a list, from byte `done` of them on.
+fn rest_of(at: u64, count: u64, done: u64, process: &Process) -> Result<Vec<Remote>> {
     let look = |source| Error::target("cannot read a list of buffers", source);
-    process.read(at, &mut bytes).map_err(look)?;
-    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-    let (mut list, mut skip) = (Vec::new(), done);
-    for vector in bytes.chunks_exact(VECTOR_BYTES as usize) {
-        let (start, length) = (word(&vector[..8]), word(&vector[8..]));
-        let skipped = skip.min(length);
+    let mut list = message::buffers(process, at, count).map_err(look)?;
+    let mut skip = done as usize;
+    for buffer in &mut list {
+        let skipped = skip.min(buffer.len);
         skip -= skipped;
-        if skipped < length {
-            list.push((start + skipped, length - skipped));
-        }
+        buffer.start += skipped as u64;
+        buffer.len -= skipped;
     }
-    let together = list
-        .iter()
-        .map(|(_, length)| length)
-        .fold(0, |sum: u64, length| sum.saturating_add(*length));
-    Ok((list, together))
+    list.retain(|buffer| buffer.len > 0);
+    Ok(list)
 }

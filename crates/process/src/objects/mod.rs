@@ -28,9 +28,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use twinpage_core::Capture;
+use twinpage_os::name;
 use twinpage_os::tracker::PAGE;
 
 /// Keys of one object.
@@ -252,7 +253,7 @@ impl Objects {
     /// # Errors
     /// When it has a name that is not known, or cannot be read.
     pub fn identify(&mut self, fd: BorrowedFd<'_>, stat: &Stat, files: &Recorder) -> Result<Known> {
-        let link = rustix::fs::readlink(proc_name(fd), Vec::new()).map_err(look)?;
+        let link = rustix::fs::readlink(name::of_open(fd), Vec::new()).map_err(look)?;
         if let Some(name) = link.to_bytes().strip_prefix(b"/memfd:") {
             let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
             let origin = Origin::Memory {
@@ -304,7 +305,7 @@ impl Objects {
             )));
         }
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = rustix::fs::open(proc_name(fd), flags, Mode::empty()).map_err(|error| {
+        let file = rustix::fs::open(name::of_open(fd), flags, Mode::empty()).map_err(|error| {
             Error::Unsupported(format!(
                 "{origin:?}: a file of the program cannot be read ({error}), so it cannot be captured; give its owner read permission"
             ))
@@ -378,7 +379,7 @@ impl Object {
                 }
             }
             None if matches!(self.origin, Origin::Named { .. }) => {
-                let link = rustix::fs::readlink(proc_name(&self.file), Vec::new()).map_err(look)?;
+                let link = rustix::fs::readlink(name::of_open(&self.file), Vec::new()).map_err(look)?;
                 self.origin = nameless(link.to_bytes(), false);
                 self.parts = None;
                 self.changed.add(0..SPAN);
@@ -489,8 +490,4 @@ fn nameless(link: &[u8], temporary: bool) -> Origin {
 
 fn os_string(bytes: &[u8]) -> OsString {
     std::os::unix::ffi::OsStringExt::from_vec(bytes.to_vec())
-}
-
-fn proc_name(fd: impl AsFd) -> String {
-    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }

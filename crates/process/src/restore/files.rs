@@ -27,6 +27,7 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use twinpage_os::name;
 use twinpage_os::spawn;
 
 /// Opened descriptors and where they go.
@@ -499,8 +500,7 @@ impl Opener<'_> {
                 let made = self.gone_directory(gone)?;
                 let made =
                     spawn::borrow(made).map_err(|source| Error::target("cannot make a directory", source))?;
-                let path = PathBuf::from(format!("/proc/self/fd/{}", made.as_raw_fd()));
-                self.keep(reopen(&path, flags)?)
+                self.keep(reopen(&name::of_open(made), flags)?)
             }
             (DescriptorKind::Device { path }, _) => self.keep(reopen(path, flags)?),
             _ => Err(holds_another(descriptor, held)),

@@ -15,9 +15,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use twinpage_core::Scheme;
+use twinpage_os::name;
 use twinpage_os::tracker::PAGE;
 
 /// The files, open for reading and writing.
@@ -56,7 +57,7 @@ impl Made {
             found.ok_or_else(|| Error::Damaged(format!("context: there is no object {id}")))?;
         // What opened a name before does not hold for the link to an open file.
         let flags = (flags - OFlags::TMPFILE - OFlags::NOFOLLOW) | OFlags::CLOEXEC;
-        rustix::fs::open(proc_name(file), flags, Mode::empty()).map_err(|error| {
+        rustix::fs::open(name::of_open(file), flags, Mode::empty()).map_err(|error| {
             Error::target(
                 format!("cannot open a file of the program again ({:?})", saved.origin),
                 error.into(),
@@ -84,7 +85,7 @@ impl Made {
         let mut ours = Vec::with_capacity(self.0.len());
         for (saved, file) in self.0 {
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            let opened = rustix::fs::open(proc_name(&file), flags, Mode::empty());
+            let opened = rustix::fs::open(name::of_open(&file), flags, Mode::empty());
             let dressed = opened.and_then(|opened| dress(&saved, &file).map(|()| opened));
             let what = || {
                 format!(
@@ -241,7 +242,7 @@ fn dress(saved: &Saved, file: &OwnedFd) -> rustix::io::Result<()> {
         write_all(file, &saved.attributes)?;
         rustix::fs::fchmod(file, Mode::from_raw_mode(saved.mode))?;
     }
-    match set_mtime(proc_name(file), saved.mtime) {
+    match set_mtime(name::of_open(file), saved.mtime) {
         Err(Errno::PERM | Errno::ACCESS) => {} // not ours, and so not promised
         set => set?,
     }
@@ -251,8 +252,4 @@ fn dress(saved: &Saved, file: &OwnedFd) -> rustix::io::Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-fn proc_name(file: impl AsFd) -> String {
-    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
 }

@@ -4,6 +4,7 @@ use super::error::{Error, Result};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use std::io;
+use twinpage_os::name;
 
 /// The real standard streams: where input comes from and output goes to in the end.
 #[derive(Debug)]
@@ -109,9 +110,8 @@ fn same_open_file(a: BorrowedFd<'_>, b: BorrowedFd<'_>) -> bool {
 /// A second open of what `fd` is, with a file offset and flags of its own, proc(5). Others share the
 /// flags of the first: making that one non-blocking would surprise them.
 pub(super) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
-    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     Ok(rustix::fs::open(
-        path,
+        name::of_open(fd),
         flags | OFlags::NOCTTY | OFlags::CLOEXEC,
         Mode::empty(),
     )?)
