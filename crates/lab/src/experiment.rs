@@ -1,5 +1,6 @@
 //! One run: a scheme, a workload, a machine (`twinpage lab run`).
 
+use crate::config::Described;
 use crate::config::machine::Config;
 use crate::machine::crash::Recovery;
 use crate::machine::{Ended, Machine, Outcome, Stop};

@@ -3,6 +3,7 @@
 //! * A run's setting up (filling the workload's memory) is not counted: what is measured is the simulation.
 //! * The thread's processor time counts, so other work on the machine disturbs little; but not nothing.
 
+use crate::config::Described;
 use crate::config::machine::Config;
 use crate::device::Device;
 use crate::drive::{Request, drive};

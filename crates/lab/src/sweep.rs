@@ -3,6 +3,7 @@
 //! What differs from run to run is a ratio, with its interval: each run over the first one of its workload, which has the
 //! first scheme and the first of all values.
 
+use crate::config::Described;
 use crate::config::machine::Config;
 use crate::eval::{Measure, Row, chart, half_width, store};
 use crate::experiment::{Experiment, Report};

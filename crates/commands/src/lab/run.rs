@@ -6,6 +6,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use twinpage_lab::config::Described;
 use twinpage_lab::experiment::{Experiment, Report};
 use twinpage_lab::machine::Sample;
 use twinpage_lab::quantity::Time;

@@ -1,6 +1,7 @@
 //! Machine files of machines with their memory on the bus (`mss.toml`).
 
 use super::outcome::{Disk, Prices};
+use crate::config::Described;
 use crate::config::layers::Kind;
 use crate::config::processor::{Caches, Cpu, shape};
 use crate::device::Device;
@@ -9,11 +10,6 @@ use crate::machine::distances::Distances;
 use crate::quantity::{self, Quantity, Span};
 use crate::text::{ConfigError, SourceText};
 use serde::Deserialize;
-
-const KIND: Kind = Kind {
-    machines: "machines with memory on the bus",
-    built_in: &[("mss", include_str!("../../configs/mss.toml"))],
-};
 
 /// Cores that such a machine can have: a line knows each core that may hold it.
 pub const MOST_CORES: usize = 64;
@@ -30,7 +26,8 @@ pub enum DurableIn {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+#[doc(hidden)]
+pub struct File {
     name: String,
     #[serde(rename = "source")]
     _source: String,
@@ -231,31 +228,13 @@ impl Hardware {
     }
 }
 
-impl Config {
-    /// A built-in machine by name, or a machine file by its path.
-    ///
-    /// # Errors
-    /// Neither; or what is wrong with the file, and in which line.
-    pub fn find(name: &str) -> Result<Config, ConfigError> {
-        Config::with(name, &[])
-    }
+impl Described for Config {
+    type File = File;
 
-    /// The same with single values set, each as `memory.channels=2`.
-    ///
-    /// # Errors
-    /// As [`Config::find`]; a value that cannot be.
-    pub fn with(name: &str, set: &[String]) -> Result<Config, ConfigError> {
-        KIND.read(name, set, Config::resolve)
-    }
-
-    /// The machine a text describes; `file` is for errors.
-    ///
-    /// # Errors
-    /// What is wrong, and in which line.
-    pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
-        let source = SourceText { file, text };
-        Config::resolve(source, source.read()?)
-    }
+    const KIND: Kind = Kind {
+        machines: "machines with memory on the bus",
+        built_in: &[("mss", include_str!("../../configs/mss.toml"))],
+    };
 
     fn resolve(source: SourceText<'_>, said: File) -> Result<Config, ConfigError> {
         check(source, &said)?;
@@ -287,7 +266,9 @@ impl Config {
             name: said.name,
         })
     }
+}
 
+impl Config {
     /// The same study, smaller by a power of two in strings, log, seeks and shared cache, and in the first cache by four at
     /// most; swaps and warm-up are fewer by more: they must be some times as many as the shared cache has lines.
     ///

@@ -6,8 +6,8 @@
 //!   needs no quotes.
 //! * Keys that no machine has are errors here as everywhere.
 
+use super::Described;
 use crate::text::{ConfigError, SourceText, find};
-use serde::de::DeserializeOwned;
 use std::path::Path;
 use toml::{Table, Value};
 
@@ -15,7 +15,8 @@ use toml::{Table, Value};
 const DEPTH: usize = 8;
 
 /// Machine files of one kind.
-pub(crate) struct Kind {
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
     /// Their machines, in the plural, for errors.
     pub(crate) machines: &'static str,
     /// The machines that come with the lab: name and text.
@@ -37,24 +38,18 @@ fn wrong(file: &str, what: impl Into<String>) -> ConfigError {
 }
 
 impl Kind {
-    /// The machine called `name`, a built-in one or a file, with single values `set` over it. `resolve` makes it of a
-    /// file's tables.
+    /// The machine called `name`, a built-in one or a file, with single values `set` over it.
     ///
     /// # Errors
     /// There is no such machine; or what is wrong with its text, in which line, or with a value that is set.
-    pub(crate) fn read<File: DeserializeOwned, Machine>(
+    pub(super) fn read<Machine: Described>(
         &self,
         name: &str,
         set: &[String],
-        resolve: impl FnOnce(SourceText<'_>, File) -> Result<Machine, ConfigError>,
     ) -> Result<Machine, ConfigError> {
         let (name, text) = find(name, self.machines, self.built_in)?;
         let Some(Layers { name, table }) = self.combine(name, &text, set)? else {
-            let source = SourceText {
-                file: name,
-                text: &text,
-            };
-            return resolve(source, source.read()?);
+            return Machine::parse(name, &text);
         };
         let said = table
             .try_into()
@@ -63,7 +58,7 @@ impl Kind {
             file: &name,
             text: "",
         };
-        resolve(source, said)
+        Machine::resolve(source, said)
     }
 
     /// The text put together, or `None` where it stands alone, and its lines can be named in errors.
@@ -160,6 +155,7 @@ fn apply(table: &mut Table, setting: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::config::Described;
     use crate::config::machine::Config;
     use crate::{bus, objects, sections};
 

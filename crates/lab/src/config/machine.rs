@@ -1,5 +1,6 @@
 //! Machine files: a whole machine, from cores to NVM (`dpc.toml`, `twins.toml`).
 
+use super::Described;
 use super::layers::Kind;
 use super::processor::{Caches, Cpu, shape};
 use crate::controller::lookup::{Backup, Placement};
@@ -17,17 +18,10 @@ use twinpage_baselines::{Switching, Tables};
 /// Cores that such a machine can have.
 const MOST_CORES: u64 = 16;
 
-const KIND: Kind = Kind {
-    machines: "machines",
-    built_in: &[
-        ("dpc", include_str!("../../configs/dpc.toml")),
-        ("twins", include_str!("../../configs/twins.toml")),
-    ],
-};
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+#[doc(hidden)]
+pub struct File {
     name: String,
     #[serde(rename = "source")]
     _source: String,
@@ -162,31 +156,16 @@ pub struct Config {
     pub overlap: bool,
 }
 
-impl Config {
-    /// A built-in machine by name, or a machine file by its path.
-    ///
-    /// # Errors
-    /// Neither; or what is wrong with the file, and in which line.
-    pub fn find(name: &str) -> Result<Config, ConfigError> {
-        Config::with(name, &[])
-    }
+impl Described for Config {
+    type File = File;
 
-    /// The same with single values set, each as `nvm.channels=2`.
-    ///
-    /// # Errors
-    /// As [`Config::find`]; a value that cannot be.
-    pub fn with(name: &str, set: &[String]) -> Result<Config, ConfigError> {
-        KIND.read(name, set, Config::resolve)
-    }
-
-    /// The machine a text describes; `file` is for errors.
-    ///
-    /// # Errors
-    /// What is wrong, and in which line.
-    pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
-        let source = SourceText { file, text };
-        Config::resolve(source, source.read()?)
-    }
+    const KIND: Kind = Kind {
+        machines: "machines",
+        built_in: &[
+            ("dpc", include_str!("../../configs/dpc.toml")),
+            ("twins", include_str!("../../configs/twins.toml")),
+        ],
+    };
 
     fn resolve(source: SourceText<'_>, said: File) -> Result<Config, ConfigError> {
         let cycle_fs = said.cpu.clock.is.cycle_fs;
@@ -225,6 +204,12 @@ impl Config {
         })
     }
 
+    fn resolved(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data")
+    }
+}
+
+impl Config {
     /// The plan for a scheme: who waits for its checkpoints.
     #[must_use]
     pub fn plan(&self, scheme: impl Into<SchemeName>) -> Plan {
@@ -291,18 +276,6 @@ impl Config {
             true => Ok(config),
             false => Err(refused),
         }
-    }
-
-    /// The resolved machine, as JSON: what the hash is of.
-    #[must_use]
-    pub fn resolved(&self) -> String {
-        serde_json::to_string_pretty(self).expect("plain data")
-    }
-
-    /// A short name for exactly this machine.
-    #[must_use]
-    pub fn hash(&self) -> String {
-        super::hash(&self.resolved())
     }
 }
 

@@ -28,6 +28,7 @@ pub mod ssp;
 pub(crate) mod store;
 mod work;
 
+use crate::config::Described;
 pub use each::StudyRequest;
 pub use html::Document;
 pub use paper::Paper;

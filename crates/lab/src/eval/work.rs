@@ -10,6 +10,7 @@ use super::precision;
 use super::store::{self, Store};
 use super::{Instructions, Request, Run, Tell, claims};
 use crate::characteristics::{Caches, Measured, measure};
+use crate::config::Described;
 use crate::config::machine::Config;
 use crate::experiment::Experiment;
 use crate::schemes::SchemeName;

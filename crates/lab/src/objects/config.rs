@@ -2,6 +2,7 @@
 
 use crate::bus::config::{DurableIn, Fence, MOST_CORES, Memory};
 use crate::bus::{Disk, Hardware, Locks, Nvm};
+use crate::config::Described;
 use crate::config::layers::Kind;
 use crate::config::processor::{Caches, Cpu};
 use crate::device::Device;
@@ -9,14 +10,6 @@ use crate::machine::distances::Distances;
 use crate::quantity::{Quantity, Span, Time};
 use crate::text::{ConfigError, SourceText};
 use serde::Deserialize;
-
-const KIND: Kind = Kind {
-    machines: "machines with objects",
-    built_in: &[
-        ("simpo", include_str!("../../configs/simpo.toml")),
-        ("simpo-intel", include_str!("../../configs/simpo-intel.toml")),
-    ],
-};
 
 /// Runs that many times shorter are much shorter.
 const MUCH: u64 = 16;
@@ -27,7 +20,8 @@ const LEAST_GROUP: u64 = 2;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+#[doc(hidden)]
+pub struct File {
     name: String,
     #[serde(rename = "source")]
     _source: String,
@@ -172,31 +166,16 @@ pub struct Config {
     pub study: Study,
 }
 
-impl Config {
-    /// A built-in machine by name, or a machine file by its path.
-    ///
-    /// # Errors
-    /// Neither; or what is wrong with the file, and in which line.
-    pub fn find(name: &str) -> Result<Config, ConfigError> {
-        Config::with(name, &[])
-    }
+impl Described for Config {
+    type File = File;
 
-    /// The same with single values set, each as `memory.channels=2`.
-    ///
-    /// # Errors
-    /// As [`Config::find`]; a value that cannot be.
-    pub fn with(name: &str, set: &[String]) -> Result<Config, ConfigError> {
-        KIND.read(name, set, Config::resolve)
-    }
-
-    /// The machine a text describes; `file` is for errors.
-    ///
-    /// # Errors
-    /// What is wrong, and in which line.
-    pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
-        let source = SourceText { file, text };
-        Config::resolve(source, source.read()?)
-    }
+    const KIND: Kind = Kind {
+        machines: "machines with objects",
+        built_in: &[
+            ("simpo", include_str!("../../configs/simpo.toml")),
+            ("simpo-intel", include_str!("../../configs/simpo-intel.toml")),
+        ],
+    };
 
     fn resolve(source: SourceText<'_>, said: File) -> Result<Config, ConfigError> {
         let mut hardware = Hardware::read(source, &said.cpu, &said.cache, &said.memory, &said.fence)?;
@@ -260,7 +239,9 @@ impl Config {
             },
         })
     }
+}
 
+impl Config {
     /// The same machine and object with shorter runs; much shorter ones for the least, a middle and the largest number of
     /// threads alone.
     ///

@@ -2,6 +2,7 @@
 
 use crate::bus::Hardware;
 use crate::bus::config::{Fence, MOST_CORES, Memory};
+use crate::config::Described;
 use crate::config::layers::Kind;
 use crate::config::processor::{Caches, Cpu};
 use crate::quantity::{Bytes, Quantity, Span};
@@ -9,14 +10,10 @@ use crate::text::{ConfigError, SourceText};
 use crate::workload::maps::NODES;
 use serde::Deserialize;
 
-const KIND: Kind = Kind {
-    machines: "machines with sections",
-    built_in: &[("ssp", include_str!("../../configs/ssp.toml"))],
-};
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+#[doc(hidden)]
+pub struct File {
     name: String,
     #[serde(rename = "source")]
     _source: String,
@@ -178,31 +175,13 @@ pub struct Config {
     pub study: Study,
 }
 
-impl Config {
-    /// A built-in machine by name, or a machine file by its path.
-    ///
-    /// # Errors
-    /// Neither; or what is wrong with the file, and in which line.
-    pub fn find(name: &str) -> Result<Config, ConfigError> {
-        Config::with(name, &[])
-    }
+impl Described for Config {
+    type File = File;
 
-    /// The same with single values set, each as `memory.channels=2`.
-    ///
-    /// # Errors
-    /// As [`Config::find`]; a value that cannot be.
-    pub fn with(name: &str, set: &[String]) -> Result<Config, ConfigError> {
-        KIND.read(name, set, Config::resolve)
-    }
-
-    /// The machine a text describes; `file` is for errors.
-    ///
-    /// # Errors
-    /// What is wrong, and in which line.
-    pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
-        let source = SourceText { file, text };
-        Config::resolve(source, source.read()?)
-    }
+    const KIND: Kind = Kind {
+        machines: "machines with sections",
+        built_in: &[("ssp", include_str!("../../configs/ssp.toml"))],
+    };
 
     fn resolve(source: SourceText<'_>, said: File) -> Result<Config, ConfigError> {
         check(source, &said)?;
@@ -262,16 +241,9 @@ impl Config {
             },
         })
     }
+}
 
-    /// A short name for exactly this machine.
-    ///
-    /// # Errors
-    /// When it cannot be written down.
-    pub fn hash(&self) -> Result<String, String> {
-        let text = serde_json::to_string(self).map_err(|why| why.to_string())?;
-        Ok(crate::config::hash(&text))
-    }
-
+impl Config {
     /// The same machine with an agency and runs that are smaller by a power of two. Maps, array and cache stay as large:
     /// the part of one of four threads is only a few times larger than its TLB, and consolidation begins where pages leave
     /// that (3.4).

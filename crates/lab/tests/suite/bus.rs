@@ -2,6 +2,7 @@
 
 use twinpage_lab::bus::config::DurableIn;
 use twinpage_lab::bus::{Config, Counts, Machine};
+use twinpage_lab::config::Described;
 use twinpage_lab::op::Kind;
 use twinpage_lab::provenance::Provenance;
 use twinpage_lab::workload::sps::{ALL, Persist, Size, Sps, Variant};

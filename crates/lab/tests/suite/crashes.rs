@@ -1,6 +1,7 @@
 //! Every workload can be crashed with every scheme: what is recovered is a checkpoint, byte for byte.
 
 use twinpage_baselines::SchemeKind;
+use twinpage_lab::config::Described;
 use twinpage_lab::config::machine::Config;
 use twinpage_lab::experiment::Experiment;
 use twinpage_lab::machine::crash::Recovery;

@@ -4,6 +4,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use twinpage_core::medium::Cause;
 use twinpage_lab::bus::Counts;
+use twinpage_lab::config::Described;
 use twinpage_lab::config::machine::Config;
 use twinpage_lab::experiment::Experiment;
 use twinpage_lab::schemes::SchemeName;

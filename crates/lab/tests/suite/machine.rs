@@ -2,6 +2,7 @@
 
 use twinpage_baselines::SchemeKind;
 use twinpage_core::medium::Cause;
+use twinpage_lab::config::Described;
 use twinpage_lab::config::machine::Config;
 use twinpage_lab::controller::Order;
 use twinpage_lab::controller::lookup::Backup;

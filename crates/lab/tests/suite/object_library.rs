@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use twinpage_campaign::is_long;
 use twinpage_lab::bus::Machine;
+use twinpage_lab::config::Described;
 use twinpage_lab::objects::crash::{Crashed, Recoverable, Step as Crashing};
 use twinpage_lab::objects::library::{
     Access, Application, Call, Class, Objects, Step, Stock, StockLevel, Structure, Structures,

@@ -1,6 +1,7 @@
 //! More objects than NVM has room for: the table with its swap, and the threads that share the pool.
 
 use twinpage_lab::bus::{Counts, Machine};
+use twinpage_lab::config::Described;
 use twinpage_lab::objects::{Config, Large, ObjectTable, Pass, Passes, Pool, Times};
 
 /// Objects in NVM, the latest used last.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use twinpage_lab::bus::{Counts, Machine};
+use twinpage_lab::config::Described;
 use twinpage_lab::objects::crash::{Crashed, Step};
 use twinpage_lab::objects::{ALL, Calls, Config, NATIVE, Program, Scan, Variant};
 use twinpage_lab::op::Kind;

@@ -1,6 +1,7 @@
 //! The programs like Memcached and Vacation (SSP, Table 3): what they hold after many requests of several threads in any
 //! order, that a fault is found, and what a section writes.
 
+use twinpage_lab::config::Described;
 use twinpage_lab::sections::{Config, Counts, Name, Sections};
 use twinpage_lab::workload::memcached::Memcached;
 use twinpage_lab::workload::turns::Outside;

@@ -1,6 +1,7 @@
 //! Sections on the machine whose power fails: every program, design and number of threads; and faults that the check finds.
 
 use twinpage_campaign::either;
+use twinpage_lab::config::Described;
 use twinpage_lab::eval::ssp::single::{Single, programs};
 use twinpage_lab::sections::power::{Fault, PowerCut, Recovery};
 use twinpage_lab::sections::step::{Record, Step};

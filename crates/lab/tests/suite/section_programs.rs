@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use twinpage_lab::bus::Machine;
+use twinpage_lab::config::Described;
 use twinpage_lab::sections::crash::Memory;
 use twinpage_lab::sections::step::Step;
 use twinpage_lab::sections::{Config, Counts, Name, Sections, Setting};

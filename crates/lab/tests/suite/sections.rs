@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use twinpage_lab::bus::Machine;
+use twinpage_lab::config::Described;
 use twinpage_lab::op::Op;
 use twinpage_lab::sections::config::Setting;
 use twinpage_lab::sections::crash::Memory;

@@ -11,6 +11,7 @@ mod paper;
 mod rows;
 mod runs;
 
+use crate::config::Described;
 pub use artifact::ARTIFACTS;
 pub use rows::Row;
 pub use runs::Run;
@@ -60,7 +61,7 @@ pub fn evaluate(asked: &StudyRequest, tell: Tell<'_>) -> Result<Evaluation, Stri
     Ok(Evaluation {
         paper: "mss",
         provenance: asked.provenance.clone(),
-        config_hash: crate::config::hash(&serde_json::to_string(&config).map_err(|why| why.to_string())?),
+        config_hash: config.hash(),
         smaller: asked.smaller,
         rows: artifacts.iter().flat_map(of).collect(),
         runs: runs.into_all(),

@@ -20,6 +20,7 @@ mod runs;
 mod stock;
 mod tables;
 
+use crate::config::Described;
 pub use artifact::ARTIFACTS;
 pub use row::{Origin, Row};
 pub use runs::Run;

@@ -2,6 +2,7 @@
 
 use super::runs::{Key, LOADS, Load, Other, REAL};
 use crate::bus::Counts;
+use crate::config::Described;
 use crate::sections::power::Recovery;
 use crate::sections::{self, Config, Name};
 
@@ -80,7 +81,7 @@ impl Single {
             false => Other::Nothing,
         };
         let key = Key::new(load, self.design, self.threads, other);
-        let config_hash = config.hash()?;
+        let config_hash = config.hash();
         let (machine, design, recovery) = match self.crash_fs {
             None => {
                 let run = key.run(&config, self.seed)?;
