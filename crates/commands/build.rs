@@ -5,11 +5,13 @@ mod built_from;
 use std::path::Path;
 
 /// The crates whose code a report's numbers come from.
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 8] = [
+    "crates/classify/src",
     "crates/commands/src",
     "crates/lab/src",
     "crates/lab/configs",
     "crates/lab/devices",
+    "crates/measure/src",
     "crates/core/src",
     "crates/baselines/src",
 ];

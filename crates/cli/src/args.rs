@@ -541,7 +541,7 @@ pub(crate) struct ProgramsArguments {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) repeat: u16,
     /// Prove that they survive that many kills, instead of measuring them
-    #[arg(long, value_name = "N", conflicts_with = "repeat")]
+    #[arg(long, value_name = "N", conflicts_with = "repeat", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) kills: Option<u32>,
     /// One JSON document on standard output
     #[arg(long)]

@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use twinpage_lab::whole_file;
 use twinpage_os::{messages, namespaces, signals, user_signals};
 use twinpage_process::attach::{self, Begun, Left, Side};
 use twinpage_process::context::Ending;
@@ -21,7 +22,7 @@ pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
     }
     let pace = arguments.pace.pace()?;
     begin_with_rights()?;
-    redirect_messages(&arguments.pace)?;
+    prepare_outputs(&arguments.pace)?;
     let command = Command::find(&arguments.program).map_err(|error| error.to_string())?;
     let (state, chosen) = match arguments.state {
         Some(state) => (state, false),
@@ -59,7 +60,7 @@ pub(crate) fn run(arguments: Run) -> Result<ExitCode, String> {
 pub(crate) fn resume(arguments: Resume) -> Result<ExitCode, String> {
     let pace = arguments.pace.pace()?;
     begin_with_rights()?;
-    redirect_messages(&arguments.pace)?;
+    prepare_outputs(&arguments.pace)?;
     if arguments.pace.detach
         && let Some(code) = detach(&arguments.state)?
     {
@@ -138,7 +139,11 @@ fn default_state(program: &str) -> Result<PathBuf, String> {
     Err(format!("{}; name one with --state DIR", told(&base)))
 }
 
-fn redirect_messages(pace: &PaceArguments) -> Result<(), String> {
+/// Messages go where they are asked for; that statistics can be written is seen before the program runs.
+fn prepare_outputs(pace: &PaceArguments) -> Result<(), String> {
+    if let Some(path) = &pace.stats {
+        whole_file::check(path)?;
+    }
     let Some(path) = &pace.messages else {
         return Ok(());
     };
@@ -156,8 +161,10 @@ fn finish(summary: &Summary, pace: &PaceArguments, state: &Path) -> Result<ExitC
         let mut document = serde_json::to_value(summary).map_err(|error| error.to_string())?;
         let bytes_per_hour = summary.pace.bytes_per_hour(summary.bytes_written);
         document["pace"] = crate::info::json_of_pace(&summary.pace, bytes_per_hour);
-        std::fs::write(path, format!("{document:#}\n"))
-            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        // The program ended, and as it did the command ends.
+        if let Err(why) = whole_file::write(path, &format!("{document:#}\n")) {
+            messages::tell(&format!("cannot write statistics: {why}"));
+        }
     }
     if let Some(signal) = summary.suspended {
         messages::tell(&format!(

@@ -9,6 +9,7 @@ use crate::space::Space;
 use crate::workload::Workload;
 use crate::workload::image::{Images, filled};
 use crate::workload::list::{self, Setting};
+use twinpage_core::Error;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -45,6 +46,17 @@ pub struct Report {
     pub pool: twinpage_core::PoolInfo,
     /// What the crash left, where there was one.
     pub recovery: Option<Recovery>,
+}
+
+/// A full memory is the machine's here, and not one to free space on.
+fn told(error: Error) -> String {
+    match error {
+        Error::Full { needed, .. } => format!(
+            "the simulated NVM is full: {needed} more bytes are needed; give it more (--set \"nvm.size=...\"), or fewer \
+             derivative pages (--set \"pool.size=...\")"
+        ),
+        other => other.to_string(),
+    }
 }
 
 impl Experiment {
@@ -90,13 +102,20 @@ impl Experiment {
         let plan = self.config.plan(self.scheme);
         let crash = self.crash_fs.is_some();
         let space = begin(&setting, &*workload);
-        let mut machine = Machine::with_space(plan, self.scheme, &mut *workload, space, crash)
-            .map_err(|error| error.to_string())?;
+        let mut machine =
+            Machine::with_space(plan, self.scheme, &mut *workload, space, crash).map_err(told)?;
         let outcome = machine
             .run(Stop {
                 crash_fs: self.crash_fs,
             })
-            .map_err(|error| error.to_string())?;
+            .map_err(told)?;
+        if outcome.ended == Ended::Instructions && outcome.instructions == 0 {
+            return Err(
+                "the last batch of the warm-up was longer than the run, of which nothing was counted; ask for more \
+                 instructions"
+                    .into(),
+            );
+        }
         let pool = machine.info().pool;
         machine.check()?;
         let recovery = match outcome.ended {

@@ -53,8 +53,9 @@ pub struct Quantity<T> {
 
 impl<T: Unit> Quantity<T> {
     fn parse(text: &str) -> Option<T> {
-        let (number, unit) = text.trim().split_once(char::is_whitespace)?;
-        let number: f64 = number.parse().ok()?;
+        let end = text.rfind(|letter: char| letter.is_ascii_digit() || letter == '.')? + 1;
+        let (number, unit) = text.split_at(end);
+        let number: f64 = number.trim().parse().ok()?;
         (number.is_finite() && number >= 0.0).then(|| T::of(number, unit.trim()))?
     }
 }
@@ -274,6 +275,8 @@ mod tests {
         assert_eq!(read("16 ms"), Some(Time(16_000_000_000_000)));
         assert_eq!(read("11 cycles"), Some(Span::Cycles(11)));
         assert_eq!(read("8 KiB"), Some(Bytes(8192)));
+        assert_eq!(read("8KiB"), Some(Bytes(8192)));
+        assert_eq!(read("1e3ns"), Some(Time(1_000_000_000)));
         assert_eq!(read("1.87 GHz"), Some(Frequency { cycle_fs: 534_759 }));
         assert_eq!(read("55 mA"), Some(Current(0.055)));
         for wrong in [

@@ -25,6 +25,9 @@ pub trait OwnScheme: 'static {
     /// Whether its own checkpoints overlap with execution: [`Simulated::begin`] and [`Simulated::proceed`] are its,
     /// and the machine does not stop for a commit.
     const OVERLAPS: bool = false;
+    /// Whether it looks at the data it is given, as one with checksums of lines does. Else a run without a power cut moves
+    /// none: lines that it reads hold zeros, and it is faster.
+    const READS_DATA: bool = false;
     /// A store of it.
     type Store<M: Medium + 'static>: Simulated + 'static;
 
@@ -51,6 +54,7 @@ pub fn add<O: OwnScheme>() {
     let own = Entry {
         name: O::NAME,
         overlaps: O::OVERLAPS,
+        reads_data: O::READS_DATA,
         create: |medium, setup| Ok(Box::new(O::create(medium, setup)?)),
         recover: |medium| {
             let (store, found) = O::recover(medium)?;
@@ -75,6 +79,7 @@ pub(crate) type Simulation = Box<dyn Simulated>;
 struct Entry {
     name: &'static str,
     overlaps: bool,
+    reads_data: bool,
     create: fn(Nvm, &Setup) -> Result<Simulation>,
     recover: fn(Nvm) -> Result<(Simulation, Recovered)>,
     explore: fn(&mut Exploration<'_>) -> Explored,
@@ -119,6 +124,14 @@ impl SchemeName {
         match self {
             SchemeName::House(kind) => twinpage_baselines::overlaps(kind),
             SchemeName::Own(name) => own(name).overlaps,
+        }
+    }
+
+    /// Whether it looks at data: packed lines have checksums.
+    pub(crate) fn reads_data(self) -> bool {
+        match self {
+            SchemeName::House(kind) => kind == SchemeKind::Packed,
+            SchemeName::Own(name) => own(name).reads_data,
         }
     }
 

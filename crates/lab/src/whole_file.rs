@@ -1,6 +1,6 @@
 //! Files of results: written whole or not at all.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Puts a text into a file, whole or not at all: what the file held stays where the disk is full. A pipe or a device takes
 /// the text as it is.
@@ -8,21 +8,44 @@ use std::path::Path;
 /// # Errors
 /// The file that cannot be written, and why.
 pub fn write(path: &Path, text: &str) -> Result<(), String> {
-    let told = |why: std::io::Error| format!("{}: {why}", path.display());
     // A link is followed: it stays one.
     let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    if path.metadata().is_ok_and(|there| !there.is_file()) {
-        return std::fs::write(path, text).map_err(told);
+    let written = match unfinished(path) {
+        None => std::fs::write(path, text),
+        Some(unfinished) => std::fs::write(&unfinished, text)
+            .and_then(|()| std::fs::rename(&unfinished, path))
+            .inspect_err(|_| {
+                let _ = std::fs::remove_file(&unfinished); // half a text is none
+            }),
+    };
+    written.map_err(|why| format!("{}: {why}", path.display()))
+}
+
+/// Whether a text can be put there, asked before a long run; what is there stays as it is.
+///
+/// # Errors
+/// As [`write`].
+pub fn check(path: &Path) -> Result<(), String> {
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let Some(unfinished) = unfinished(path) else {
+        return Ok(());
+    };
+    std::fs::write(&unfinished, "")
+        .and_then(|()| std::fs::remove_file(&unfinished))
+        .map_err(|why| format!("{}: {why}", path.display()))
+}
+
+/// Where a text is until it is whole; `None` of a pipe or a device, which takes it as it comes.
+fn unfinished(path: &Path) -> Option<PathBuf> {
+    if path
+        .metadata()
+        .is_ok_and(|there| !there.is_file() && !there.is_dir())
+    {
+        return None;
     }
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(format!(".{}.part", std::process::id()));
-    let unfinished = Path::new(&unfinished);
-    std::fs::write(unfinished, text)
-        .and_then(|()| std::fs::rename(unfinished, path))
-        .map_err(|why| {
-            let _ = std::fs::remove_file(unfinished); // half a text is none
-            told(why)
-        })
+    Some(unfinished.into())
 }
 
 #[cfg(test)]
@@ -47,8 +70,12 @@ mod tests {
         std::fs::create_dir(&part).unwrap();
         let why = write(&path, "newer").unwrap_err();
         assert!(why.contains("dpc.json: "), "{why}");
+        assert_eq!(check(&path).unwrap_err(), why);
         assert_eq!(read(), "new");
         std::fs::remove_dir(&part).unwrap();
+        check(&path).unwrap();
+        assert_eq!(read(), "new");
+        assert!(write(folder.path(), "text").is_err(), "a folder");
         assert!(write(Path::new("/dev/full"), "text").is_err());
         write(Path::new("/dev/null"), "text").unwrap();
     }

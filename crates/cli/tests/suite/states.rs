@@ -309,7 +309,7 @@ shown = b''
 while b'ready' not in shown: shown += os.read(terminal, 4096)
 os.write(terminal, typed)
 try:
-    while b'ended' not in shown: shown += os.read(terminal, 4096)
+    while True: shown += os.read(terminal, 4096)
 except OSError: pass
 status = os.waitpid(pid, 0)[1]
 print(os.waitstatus_to_exitcode(status))

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use twinpage_lab::trace::{self, Form, Trace};
+use twinpage_os::{Draft, LockError};
 
 pub(super) const EXAMPLES: &str = "Example:
   twinpage lab convert lackey.txt.xz --out ls.trace
@@ -53,14 +54,17 @@ pub(super) fn convert(arguments: &Convert) -> Result<ExitCode, String> {
         return Err(trace::ConvertError::Form(arguments.to).to_string());
     }
     let mut input = Trace::open(&arguments.trace, arguments.from).map_err(|why| why.to_string())?;
-    let output = create(&arguments.out)?;
+    let output = NewFile::make(&arguments.out)?;
     let done = watched(&mut input, |input| {
-        trace::convert(input, BufWriter::new(&output), arguments.to, arguments.limit)
+        trace::convert(
+            input,
+            BufWriter::new(output.file()),
+            arguments.to,
+            arguments.limit,
+        )
     });
-    let done = done.map_err(|why| {
-        let _ = std::fs::remove_file(&arguments.out); // half a trace is none
-        why.to_string()
-    })?;
+    let done = done.map_err(|why| output.told(&why))?;
+    output.finish()?;
     if arguments.json {
         let done = Done {
             from: input.form().name(),
@@ -76,17 +80,63 @@ pub(super) fn convert(arguments: &Convert) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A file that was not there before.
-pub(super) fn create(path: &Path) -> Result<File, String> {
-    File::create_new(path).map_err(|why| match why.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            format!(
-                "{} is there already; remove it or name another file",
-                path.display()
-            )
+/// A file that was not there before: it has its name when it is whole. One that an interrupt left is removed the next time.
+pub(super) struct NewFile<'a> {
+    path: &'a Path,
+    draft: Draft,
+    file: File,
+}
+
+impl NewFile<'_> {
+    pub(super) fn make(path: &Path) -> Result<NewFile<'_>, String> {
+        if path.symlink_metadata().is_ok() {
+            return Err(is_there(path));
         }
-        _ => format!("{}: {why}", path.display()),
-    })
+        let make = |draft: &Path| {
+            File::create_new(draft).map_err(|why| Unmade(format!("{}: {why}", path.display())))
+        };
+        let (draft, file) = Draft::make(path, make).map_err(|Unmade(why)| why)?;
+        Ok(NewFile { path, draft, file })
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Why it is not written.
+    pub(super) fn told(&self, why: &dyn std::error::Error) -> String {
+        format!("{}: {why}", self.path.display())
+    }
+
+    pub(super) fn finish(self) -> Result<(), String> {
+        match self.draft.name(self.path) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(is_there(self.path)),
+            Err(why) => Err(why.to_string()),
+        }
+    }
+}
+
+fn is_there(path: &Path) -> String {
+    format!(
+        "{} is there already; remove it or name another file",
+        path.display()
+    )
+}
+
+/// Why a file cannot be made.
+struct Unmade(String);
+
+impl From<LockError> for Unmade {
+    fn from(why: LockError) -> Unmade {
+        Unmade(why.to_string())
+    }
+}
+
+impl From<twinpage_core::Error> for Unmade {
+    fn from(why: twinpage_core::Error) -> Unmade {
+        Unmade(why.to_string())
+    }
 }
 
 /// Shows how far reading has come while `deed` reads.

@@ -186,12 +186,12 @@ pub(super) fn eval(arguments: &Eval, paper: Paper) -> Result<ExitCode, String> {
         let short = evaluation.short.join("; ");
         messages::tell(&format!("too short to say much: {short}"));
     }
-    if let Some(folder) = &arguments.out {
-        write(&evaluation, folder)?;
-    }
     match arguments.json {
         true => print_json(&evaluation)?,
         false => show(&evaluation),
+    }
+    if let Some(folder) = &arguments.out {
+        write(&evaluation, folder)?;
     }
     Ok(ExitCode::SUCCESS)
 }

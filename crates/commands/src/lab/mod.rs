@@ -14,6 +14,8 @@ mod workloads;
 use clap::{Args, Parser, Subcommand};
 use eval::Study;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::ExitCode;
 use twinpage_lab::provenance::Provenance;
 use twinpage_os::messages;
@@ -98,10 +100,14 @@ pub fn lab(lab: Lab) -> Result<ExitCode, String> {
 
 /// What was asked, as one types it, and the commit that this program was built from.
 fn provenance() -> Provenance {
-    let arguments = std::env::args().skip(1);
-    let words: Vec<String> = std::iter::once("twinpage".to_owned()).chain(arguments).collect();
+    let mut words = std::env::args_os();
+    let program = words.next().unwrap_or_default();
+    let program = Path::new(&program).file_name().unwrap_or(OsStr::new("twinpage"));
+    let words = std::iter::once(program.to_owned()).chain(words);
+    let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
     Provenance {
-        command: words.join(" "),
+        // The kernel passes no word with a zero byte, which alone cannot be quoted.
+        command: shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default(),
         commit: option_env!("TWINPAGE_BUILT_FROM").map(str::to_owned),
     }
 }

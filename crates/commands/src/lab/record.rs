@@ -1,7 +1,7 @@
 //! `twinpage lab record`: the memory accesses of a real program.
 
 use super::bar;
-use super::convert::create;
+use super::convert::NewFile;
 use crate::output::print_json;
 use clap::Args;
 use serde::Serialize;
@@ -59,20 +59,18 @@ pub(super) fn record(arguments: &Record) -> Result<ExitCode, String> {
     } else {
         Stdio::inherit()
     };
-    let output = create(&arguments.out)?;
+    let output = NewFile::make(&arguments.out)?;
     let bar = bar(window.skip.saturating_add(window.limit), "instructions");
     let recorded = trace::record(
         &program,
         [Stdio::inherit(), stdout],
         &window,
-        BufWriter::new(&output),
+        BufWriter::new(output.file()),
         |instructions| bar.set_position(instructions),
     );
     bar.finish_and_clear();
-    let recorded = recorded.map_err(|why| {
-        let _ = std::fs::remove_file(&arguments.out);
-        why.to_string()
-    })?;
+    let recorded = recorded.map_err(|why| output.told(&why))?;
+    output.finish()?;
     tell(arguments, &recorded)
 }
 

@@ -115,15 +115,18 @@ pub(super) fn run(arguments: &Run) -> Result<ExitCode, String> {
         crash_fs: arguments.crash_at.map(|Time(fs)| fs),
         config,
     };
+    if let Some(path) = &arguments.epochs {
+        whole_file::check(path)?;
+    }
     let report = experiment.run()?;
     let took = Duration::from_nanos(report.outcome.time_ns);
     cut_in_time(arguments.crash_at, report.recovery.is_some(), took)?;
-    if let Some(path) = &arguments.epochs {
-        whole_file::write(path, &series(&report.outcome.epochs))?;
-    }
     match arguments.json {
         true => print_json(&report)?,
         false => show(&report),
+    }
+    if let Some(path) = &arguments.epochs {
+        whole_file::write(path, &series(&report.outcome.epochs))?;
     }
     let whole = report
         .recovery

@@ -66,16 +66,16 @@ fn refuse_others(arguments: &Eval, paper: &str) -> Result<(), String> {
     }
 }
 
-/// To the folder asked for, and to standard output.
+/// To standard output, and to the folder asked for.
 fn hand_over(arguments: &Eval, evaluation: &impl Document, claims: &[Claim]) -> Result<ExitCode, String> {
-    if let Some(folder) = &arguments.out {
-        write(evaluation, folder)?;
-    }
     if arguments.json {
         print_json(evaluation)?;
     } else {
         show(evaluation);
         show_claims(claims);
+    }
+    if let Some(folder) = &arguments.out {
+        write(evaluation, folder)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -29,12 +29,12 @@ pub(super) fn sweep(arguments: &Run) -> Result<ExitCode, String> {
         shown.set_position(done as u64);
     })?;
     shown.finish_and_clear();
-    if let Some(folder) = &arguments.out {
-        write(&grid, folder)?;
-    }
     match arguments.json {
         true => print_json(&grid)?,
         false => show(&grid),
+    }
+    if let Some(folder) = &arguments.out {
+        write(&grid, folder)?;
     }
     Ok(ExitCode::SUCCESS)
 }

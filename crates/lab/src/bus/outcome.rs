@@ -100,10 +100,13 @@ impl Counts {
         }
     }
 
-    /// Transactions a second.
+    /// Transactions a second; 0 of a run that took no time.
     #[must_use]
     pub fn per_second(&self) -> f64 {
-        self.transactions as f64 / (self.time_fs as f64 * 1e-15)
+        match self.time_fs {
+            0 => 0.0,
+            time => self.transactions as f64 / (time as f64 * 1e-15),
+        }
     }
 
     /// Of the accesses to the first cache, the part that missed.

@@ -282,10 +282,11 @@ impl<'a> Table<'a> {
     }
 
     /// The other means the papers may mean: of the ratios' logarithms, and the ratio of the sums. Sums are of instructions,
-    /// for with a precision the runs of one workload are longer than those of another.
+    /// for with a precision the runs of one workload are longer than those of another. A ratio of 0 has no logarithm: then
+    /// there is no geometric mean.
     fn means(&self, series: &str, measure: Measure, which: Which, over: Which) -> Vec<Row> {
         let mut values = self.values(measure, which, over);
-        values.retain(|value| value.is.is_finite() && value.is > 0.0);
+        values.retain(|value| value.is.is_finite());
         if values.is_empty() {
             return Vec::new();
         }
@@ -313,13 +314,15 @@ impl<'a> Table<'a> {
                 Value { plus_minus, ..*value }
             })
             .collect();
-        let mut rows = vec![
-            self.row(series, "geometric mean", None, geometric, "ratio"),
-            self.row(series, "ratio of sums", None, sum(which) / reference, "ratio"),
-        ];
-        rows[0].plus_minus = together(&logarithms, count).map(|width| width * geometric);
-        rows[1].plus_minus = together(&weighted, 1.0);
-        rows
+        let geometric = values.iter().all(|value| value.is > 0.0).then(|| Row {
+            plus_minus: together(&logarithms, count).map(|width| width * geometric),
+            ..self.row(series, "geometric mean", None, geometric, "ratio")
+        });
+        let of_sums = Row {
+            plus_minus: together(&weighted, 1.0),
+            ..self.row(series, "ratio of sums", None, sum(which) / reference, "ratio")
+        };
+        geometric.into_iter().chain([of_sums]).collect()
     }
 
     /// Average ratios over the dual page's with each choice, and the least and the most of them.

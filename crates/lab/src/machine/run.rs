@@ -53,6 +53,7 @@ impl<'w> Machine<'w> {
         space: Space,
         remember: bool,
     ) -> Result<Machine<'w>, Error> {
+        let remember = remember || scheme.reads_data();
         let nvm = Nvm::new(plan.nvm_bytes, remember);
         let setup = Setup {
             pool: PoolLimit::Pages(plan.pool_pages),

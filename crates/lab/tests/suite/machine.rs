@@ -30,13 +30,6 @@ fn small(scheme: SchemeKind) -> Plan {
     plan
 }
 
-/// The papers' schemes; packed lines are for disks.
-fn schemes() -> impl Iterator<Item = SchemeKind> {
-    SchemeKind::ALL
-        .into_iter()
-        .filter(|&scheme| scheme != SchemeKind::Packed)
-}
-
 fn uniform() -> Uniform {
     Uniform::new(1200, 4, 40, 7)
 }
@@ -55,7 +48,7 @@ fn run_with(plan: Plan, scheme: SchemeKind, remember: bool) -> Outcome {
 fn every_scheme_runs_and_the_baseline_is_fastest() {
     let baseline = run(small(SchemeKind::InPlace), SchemeKind::InPlace);
     assert_eq!(baseline.checkpoints, 0);
-    for scheme in schemes() {
+    for scheme in SchemeKind::ALL {
         let outcome = run(small(scheme), scheme);
         println!("{scheme}: {}", serde_json::to_string(&outcome).unwrap());
         assert!(outcome.instructions >= 1_499_000);
@@ -104,7 +97,7 @@ fn crashes_of(program: impl Fn() -> Box<dyn Workload>, plan: &Plan, scheme: Sche
 
 #[test]
 fn what_a_crash_leaves_is_a_checkpoint() {
-    for scheme in schemes().filter(|&scheme| scheme != SchemeKind::InPlace) {
+    for scheme in SchemeKind::ALL.filter(|&scheme| scheme != SchemeKind::InPlace) {
         let plan = Plan {
             warm_up: 1000,
             instructions: 20_000_000,
@@ -374,7 +367,7 @@ fn the_same_run_gives_the_same_outcome() {
 /// A run that cannot be crashed moves no data, and takes exactly as long.
 #[test]
 fn what_can_be_crashed_takes_no_longer() {
-    for scheme in schemes() {
+    for scheme in SchemeKind::ALL {
         let plan = Plan {
             instructions: 400_000,
             ..small(scheme)
