@@ -226,6 +226,17 @@ impl Place {
         gate::enter_beside(&self.state.gate, &self.state.here, self.index())
     }
 
+    /// Whether this thread is in a reading of the region.
+    pub(crate) fn is_reading(self) -> bool {
+        gate::is_reading(self.index())
+    }
+
+    /// This thread begins a reading of the region, which waits for nothing.
+    #[inline]
+    pub(crate) fn begin_reading(self) -> gate::Reading {
+        gate::begin_reading(&self.state.gate, self.index())
+    }
+
     /// How many cuts there were. In an update none is made.
     #[inline]
     pub(crate) fn cuts(self) -> u64 {
@@ -242,6 +253,12 @@ impl Place {
     #[inline]
     pub(crate) fn is_inside(self) -> bool {
         gate::is_inside(self.index())
+    }
+
+    /// Whether a thread may write in the region that is given what it writes: it is in an update, or a thread is that it
+    /// has it from, as one of `std::thread::scope` has. By the types no other has a `&mut` of a region.
+    pub(crate) fn may_be_written(self) -> bool {
+        self.is_inside() || gate::anybody_inside(self.index())
     }
 
     /// Keeps updates out and waits for those that are in: [`Gate::close`].

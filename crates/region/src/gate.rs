@@ -4,6 +4,7 @@
 //!   with a barrier on every thread (`twinpage_os::barrier`).
 //! * While the gate is closed no thread is in an update; a thread that begins one waits.
 //! * An update inside an update is part of it, and never waits.
+//! * An update inside a reading lasts until the reading ends: what was made with the reading's brand may be used that long.
 //! * Every thread has one record for all windows. Records are kept for ever and used again by later
 //!   threads, so that a cutter can look at all of them without a lock.
 //!
@@ -63,7 +64,7 @@ pub(crate) struct Gate {
     waiting: AtomicU32,
 }
 
-/// In how many updates of each window a thread is, one inside the other.
+/// In how many updates of each window a thread is, one inside the other, and in how many readings: [`READING`].
 #[repr(align(128))]
 struct PinCounts {
     of: [AtomicU32; WINDOWS],
@@ -71,6 +72,14 @@ struct PinCounts {
     /// The thread's number in the system, for messages.
     thread: AtomicI32,
     next: AtomicPtr<PinCounts>,
+}
+
+/// One reading in a count of a window; updates are counted below.
+const READING: u32 = 1 << 16;
+
+/// The updates in a count of a window.
+const fn updates(count: u32) -> u32 {
+    count % READING
 }
 
 /// All records, newest first. Only ever added to.
@@ -146,7 +155,13 @@ impl Drop for Return {
 #[inline]
 pub(crate) fn is_inside(window: usize) -> bool {
     MINE.get()
-        .is_some_and(|mine| mine.of[window].load(Ordering::Relaxed) != 0)
+        .is_some_and(|mine| updates(mine.of[window].load(Ordering::Relaxed)) != 0)
+}
+
+/// Whether this thread is in a reading of the window of that number.
+pub(crate) fn is_reading(window: usize) -> bool {
+    MINE.get()
+        .is_some_and(|mine| mine.of[window].load(Ordering::Relaxed) >= READING)
 }
 
 #[inline]
@@ -227,10 +242,46 @@ impl Drop for Pinned {
     fn drop(&mut self) {
         HERE.set(self.outer);
         let before = self.depth.load(Ordering::Relaxed);
-        self.depth.store(before - 1, Ordering::Release);
-        barrier::light(true);
-        if self.gate.flags.load(Ordering::Relaxed) != 0 {
-            self.gate.tell_left(before - 1);
+        if before > READING && updates(before) == 1 {
+            return; // it lasts as long as the reading
+        }
+        self.gate.leave(self.depth, before - 1);
+    }
+}
+
+/// This thread reads a window, until dropped.
+pub(crate) struct Reading {
+    count: &'static AtomicU32,
+    gate: &'static Gate,
+    /// The count when it began.
+    before: u32,
+    /// It counts for the thread that made it.
+    _stays: PhantomData<*const ()>,
+}
+
+/// Begins a reading, which waits for nothing.
+#[inline]
+pub(crate) fn begin_reading(gate: &'static Gate, window: usize) -> Reading {
+    let count = &mine().of[window];
+    let before = count.load(Ordering::Relaxed);
+    count.store(before + READING, Ordering::Relaxed);
+    Reading {
+        count,
+        gate,
+        before,
+        _stays: PhantomData,
+    }
+}
+
+impl Drop for Reading {
+    #[inline]
+    fn drop(&mut self) {
+        let now = self.count.load(Ordering::Relaxed) - READING;
+        if self.before >= READING || now == self.before {
+            self.count.store(now, Ordering::Relaxed);
+        } else {
+            // Updates were made in it: they end here.
+            self.gate.leave(self.count, self.before);
         }
     }
 }
@@ -248,6 +299,16 @@ impl Gate {
 
     fn sleepers(&self) -> MutexGuard<'_, ()> {
         lock(&self.sleepers)
+    }
+
+    /// This thread goes out: `left` is its count from now on.
+    #[inline]
+    fn leave(&self, count: &AtomicU32, left: u32) {
+        count.store(left, Ordering::Release);
+        barrier::light(true);
+        if self.flags.load(Ordering::Relaxed) != 0 {
+            self.tell_left(updates(left));
+        }
     }
 
     /// Whether going in and out is free: before the first update.
@@ -271,12 +332,12 @@ impl Gate {
     #[cold]
     #[inline(never)]
     fn wait_to_enter(&self, depth: &AtomicU32, before: u32) {
-        if before > 0 || !self.is_closed() {
+        if updates(before) > 0 || !self.is_closed() {
             return;
         }
         self.waiting.fetch_add(1, Ordering::Relaxed);
         while self.is_closed() {
-            depth.store(0, Ordering::Release);
+            depth.store(before, Ordering::Release);
             self.tell_left(0);
             let mut looks = 0;
             while self.is_closed() && looks < LOOKS {
@@ -288,7 +349,7 @@ impl Gate {
                 sleeping = wait(&self.opened, sleeping);
             }
             drop(sleeping);
-            depth.store(1, Ordering::Relaxed);
+            depth.store(before + 1, Ordering::Relaxed);
         }
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
@@ -432,7 +493,8 @@ impl Drop for Closed {
     }
 }
 
-fn anybody_inside(window: usize) -> bool {
+/// Whether a thread is inside an update of the window of that number.
+pub(crate) fn anybody_inside(window: usize) -> bool {
     records().any(|record| record.is_in(window))
 }
 
@@ -445,7 +507,7 @@ fn threads_inside(window: usize) -> std::vec::Vec<i32> {
 
 impl PinCounts {
     fn is_in(&self, window: usize) -> bool {
-        self.of[window].load(Ordering::Acquire) != 0
+        updates(self.of[window].load(Ordering::Acquire)) != 0
     }
 }
 

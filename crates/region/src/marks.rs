@@ -95,31 +95,35 @@ const SUMMARY_BYTES: usize = DATA_BYTES / PAGE / GROUP;
 /// From this number of lines on, marks are read and set by words.
 const MANY: usize = 16;
 
-/// Whether this thread may write at `at`: it is inside an update of the region, or there is none.
+/// Whether this thread may write at `at`: it is inside an update of the region, or has it from a thread that is, or
+/// there is none.
 #[inline]
 #[must_use]
 pub fn may_write<T: ?Sized>(at: *const T) -> bool {
     gate::here().offsets_of([at.addr()])[0] < DATA_BYTES
-        || Place::of(at).is_none_or(|place| place.is_inside() || place.is_volatile())
+        || Place::of(at).is_none_or(|place| place.is_volatile() || place.may_be_written())
 }
 
 /// Tells a thread that writes outside an update what to do.
 ///
 /// # Panics
-/// When the thread is not inside an update of the region `at` points into.
+/// When no thread is inside an update of the region `at` points into.
 #[inline]
 #[track_caller]
 pub fn assert_may_write<T: ?Sized>(at: *const T) {
     if !may_write(at) {
-        outside_update();
+        panic!("{OUTSIDE}")
     }
 }
 
+const OUTSIDE: &str = "a region is written outside an update: put the change into `region.update(|_| ...)`";
+
+/// A change is under way: a panic would leave it half done, for others to read and free what is no longer there.
 #[cold]
 #[inline(never)]
-#[track_caller]
-fn outside_update() -> ! {
-    panic!("a region is written outside an update: put the change into `region.update(|_| ...)`")
+pub(crate) fn outside_update() -> ! {
+    twinpage_os::messages::tell(&format!("{OUTSIDE}; the process ends"));
+    std::process::abort()
 }
 
 /// Sets the bytes of a new window up.

@@ -155,7 +155,10 @@ impl Region {
     #[track_caller]
     pub fn read<R>(&self, look: impl for<'r> FnOnce(&View<'r>) -> R) -> R {
         match &self.inner.sections {
-            None => look(&self.view()),
+            None => {
+                let _reading = self.place().begin_reading();
+                look(&self.view())
+            }
             Some(sections) => {
                 let _reading = sections.reading();
                 look(&self.view())
@@ -376,18 +379,18 @@ impl Region {
             )));
         }
         let inside = match &self.inner.sections {
-            None => self.place().is_inside().then_some("an update"),
-            Some(_) if self.place().is_inside() => Some("a section"),
-            Some(_) => sections::is_reading(self.place()).then_some("a reading"),
+            None if self.place().is_reading() && self.place().is_inside() => {
+                Some(("a reading with an update in it", "reading"))
+            }
+            None => self.place().is_inside().then_some(("an update", "update")),
+            Some(_) if self.place().is_inside() => Some(("a section", "section")),
+            Some(_) => sections::is_reading(self.place()).then_some(("a reading", "reading")),
         };
         match inside {
             None => Ok(()),
-            Some(inside) => {
-                let after = inside.trim_start_matches("an ").trim_start_matches("a ");
-                Err(Error::Invalid(format!(
-                    "{what} inside {inside} would wait for itself: call it after the {after}"
-                )))
-            }
+            Some((inside, it)) => Err(Error::Invalid(format!(
+                "{what} inside {inside} would wait for itself: call it after the {it}"
+            ))),
         }
     }
 }

@@ -163,7 +163,8 @@ fn everywhere(attack: impl for<'r> Fn(Heap<'r>, Manner) -> bool) {
         for manner in Manner::ALL {
             RANDOM.set(fastrand::Rng::with_seed(seed.wrapping_add(round)));
             let window = Window::volatile().unwrap();
-            let heap = Heap::create(&window, 1).unwrap();
+            // SAFETY: nothing of a region or of another heap is in sight.
+            let heap = unsafe { Heap::create(&window, 1) }.unwrap();
             let forgot = attack(heap, manner);
             let left = ALIVE.take().len();
             assert!(forgot || left == 0, "{left} values were not dropped");
@@ -650,7 +651,8 @@ fn a_queue() {
 #[test]
 fn what_a_forgotten_drain_handed_out_is_no_longer_there() {
     let window = Window::volatile().unwrap();
-    let heap = Heap::create(&window, 1).unwrap();
+    // SAFETY: nothing of a region or of another heap is in sight.
+    let heap = unsafe { Heap::create(&window, 1) }.unwrap();
     let text = |n: u64| String::from_in(&format!("text {n} of its own"), heap);
     let mut map: HashMap<u64, String> = HashMap::from_iter_in((0..40).map(|n| (n, text(n))), heap);
     let mut drain = map.drain();
@@ -678,9 +680,11 @@ fn what_a_forgotten_drain_handed_out_is_no_longer_there() {
 #[test]
 fn a_heap_is_made_once() {
     let window = Window::volatile().unwrap();
-    let heap = Heap::create(&window, 1).unwrap();
+    // SAFETY: nothing of a region or of another heap is in sight.
+    let heap = unsafe { Heap::create(&window, 1) }.unwrap();
     let list = Vec::from_iter_in(0..100_u64, heap);
-    let again = Heap::create(&window, 2).unwrap_err();
+    // SAFETY: nothing of a region or of another heap is in sight.
+    let again = unsafe { Heap::create(&window, 2) }.unwrap_err();
     assert!(matches!(again, twinpage::heap::HeapError::Exists), "{again}");
-    assert!(list.iter().copied().eq(0..100) && heap == Heap::open(&window).unwrap());
+    assert!(list.iter().copied().eq(0..100) && heap == unsafe { Heap::open(&window) }.unwrap());
 }

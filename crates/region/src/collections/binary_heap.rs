@@ -17,8 +17,7 @@ use std::ops::{Deref, DerefMut};
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::BinaryHeap;
 ///
 /// let mut jobs = BinaryHeap::from_iter_in([2, 9, 4], heap);
@@ -26,6 +25,7 @@ use std::ops::{Deref, DerefMut};
 /// *jobs.peek_mut().unwrap() = 3; // was 9
 /// assert_eq!((jobs.pop(), jobs.len()), (Some(7), 3));
 /// assert_eq!(jobs.into_sorted_vec(), [2, 3, 4]);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -288,13 +288,13 @@ impl<T: Ord> Drop for Ordered<'_, '_, T> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::{BinaryHeap, PeekMut};
 ///
 /// let mut jobs = BinaryHeap::from_iter_in([2, 9, 4], heap);
 /// let job = jobs.peek_mut().unwrap();
 /// assert_eq!(PeekMut::pop(job), 9);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct PeekMut<'a, 'r, T: Ord> {

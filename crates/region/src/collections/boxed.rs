@@ -24,8 +24,7 @@ use std::ptr::NonNull;
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::Persist;
 /// use twinpage::collections::Box;
 ///
@@ -38,6 +37,7 @@ use std::ptr::NonNull;
 /// let mut first = Box::new_in(Node { value: 1, next: Some(last) }, heap);
 /// first.value += 10;
 /// assert_eq!(first.next.as_ref().map(|node| node.value), Some(2));
+/// # })?;
 /// # Ok::<(), std::boxed::Box<dyn std::error::Error>>(())
 /// ```
 #[repr(transparent)]

@@ -29,8 +29,7 @@ use std::slice;
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::VecDeque;
 ///
 /// let mut queue = VecDeque::new_in(heap);
@@ -39,6 +38,7 @@ use std::slice;
 /// assert_eq!(queue.pop_back(), Some(3));
 /// queue[0] = 9;
 /// assert_eq!(queue, [9, 1, 2]);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[repr(C)]
@@ -62,13 +62,13 @@ const _: () = assert!(size_of::<VecDeque<'_, u64>>() == 40);
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::VecDeque;
 ///
 /// let mut queue = VecDeque::from_iter_in([2, 3], heap);
 /// queue.push_front(1);
 /// assert!(queue.iter().rev().eq(&[3, 2, 1]));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub type Iter<'a, T> = Chain<slice::Iter<'a, T>, slice::Iter<'a, T>>;
@@ -76,13 +76,13 @@ pub type Iter<'a, T> = Chain<slice::Iter<'a, T>, slice::Iter<'a, T>>;
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::VecDeque;
 ///
 /// let mut queue = VecDeque::from_iter_in([2, 3], heap);
 /// queue.iter_mut().for_each(|number| *number *= 2);
 /// assert_eq!(queue, [4, 6]);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub type IterMut<'a, T> = Chain<slice::IterMut<'a, T>, slice::IterMut<'a, T>>;

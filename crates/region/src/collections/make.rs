@@ -12,8 +12,7 @@ use std::hash::Hash;
 ///
 /// ```
 /// # use twinpage::{Heap, Persist, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::{HashMap, String, Vec};
 ///
 /// #[derive(Persist)]
@@ -25,6 +24,7 @@ use std::hash::Hash;
 /// let mut shelves = HashMap::<u32, Shelf>::new_in(heap);
 /// shelves.entry(7).or_default().titles.push(String::from_in("Emma", heap));
 /// assert_eq!((shelves[&7].titles.len(), shelves[&7].label.is_none()), (1, true));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[diagnostic::on_unimplemented(
@@ -47,14 +47,14 @@ impl<'r, T: Default> DefaultIn<'r> for T {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::{FromIteratorIn, Vec};
 ///
 /// fn all<'r, C: FromIteratorIn<'r, u8>>(heap: Heap<'r>) -> C {
 ///     C::from_iterator_in(0..3, heap)
 /// }
 /// assert_eq!(all::<Vec<u8>>(heap), [0, 1, 2]);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait FromIteratorIn<'r, A>: Sized {
@@ -66,12 +66,12 @@ pub trait FromIteratorIn<'r, A>: Sized {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::{CollectInto, String};
 ///
 /// let word: String = "olleh".chars().rev().collect_into_in(heap);
 /// assert_eq!(word, "hello");
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait CollectInto<'r, C> {
@@ -91,12 +91,12 @@ impl<'r, I: IntoIterator, C: FromIteratorIn<'r, I::Item>> CollectInto<'r, C> for
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::{CloneIn, String};
 ///
 /// let word: String = "word".clone_in(heap);
 /// assert_eq!(word, "word");
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait CloneIn<'r, K> {

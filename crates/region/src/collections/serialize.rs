@@ -21,8 +21,7 @@ pub use serde;
 ///
 /// ```
 /// # use twinpage::{Heap, Persist, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use serde::de::DeserializeSeed;
 /// use twinpage::collections::{String, Vec};
 ///
@@ -35,6 +34,7 @@ pub use serde;
 /// let json = serde_json::json!([{ "customer": "Ada", "pieces": 3 }]);
 /// let orders: Vec<Order> = heap.seed::<Vec<Order>>().deserialize(json)?;
 /// assert_eq!((orders[0].customer.as_str(), orders[0].pieces), ("Ada", 3));
+/// # })?;
 /// # Ok::<(), std::boxed::Box<dyn std::error::Error>>(())
 /// ```
 #[diagnostic::on_unimplemented(
@@ -54,14 +54,14 @@ pub trait DeserializeIn<'de>: Persist {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use serde::de::DeserializeSeed;
 /// use twinpage::collections::{BTreeMap, String};
 ///
 /// let json = serde_json::json!({ "apples": 3, "pears": 5 });
 /// let stock = heap.seed::<BTreeMap<String, u32>>().deserialize(json)?;
 /// assert_eq!(stock["pears"], 5);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Seed<'r, T> {
@@ -74,8 +74,7 @@ impl<'r> Heap<'r> {
     ///
     /// ```
     /// # use twinpage::{Heap, window::Window};
-    /// # let window = Window::volatile()?;
-    /// # let heap = Heap::create(&window, 1)?;
+    /// # Window::volatile()?.with_heap(1, |heap| {
     /// use serde::de::DeserializeSeed;
     /// use twinpage::collections::{String, Vec};
     ///
@@ -83,6 +82,7 @@ impl<'r> Heap<'r> {
     /// let words = heap.seed::<Vec<String>>().deserialize(&mut json)?;
     /// assert_eq!(words, ["a", "b"]);
     /// assert_eq!(serde_json::to_string(&words)?, r#"["a","b"]"#);
+    /// # })?;
     /// # Ok::<(), std::boxed::Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]

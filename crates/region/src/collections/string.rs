@@ -16,14 +16,14 @@ use std::ops::{AddAssign, Deref, DerefMut, RangeBounds};
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::String;
 ///
 /// let mut name = String::from_in("Ada", heap);
 /// name.push_str(" Lovelace");
 /// assert_eq!(name, "Ada Lovelace");
 /// assert!(name.starts_with("Ada"));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -32,8 +32,7 @@ use std::slice::{self, SliceIndex};
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::Vec;
 ///
 /// let mut primes = Vec::new_in(heap);
@@ -43,6 +42,7 @@ use std::slice::{self, SliceIndex};
 /// primes[0] += 9;
 /// assert_eq!(primes, [11, 3, 5, 7]);
 /// assert_eq!(primes.iter().sum::<i32>(), 26);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[repr(C)]

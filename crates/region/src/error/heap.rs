@@ -4,8 +4,7 @@
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::Vec;
 /// use twinpage::heap::HeapError;
 ///
@@ -15,6 +14,7 @@
 /// window.place().set_bound(1 << 20);
 /// let refused = numbers.try_reserve(1 << 20).unwrap_err();
 /// assert!(matches!(refused, HeapError::Grow(_)), "{refused}");
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, thiserror::Error)]

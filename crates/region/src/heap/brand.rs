@@ -2,8 +2,8 @@
 //!
 //! * A brand is a lifetime of its own, made for each update and each reading. It is invariant, so two never become
 //!   one: a value with a brand stays in its region, and in the closure that the brand was made for.
-//! * A [`Heap`] of memory that is not kept has the lifetime of its [`Window`](crate::window::Window)'s borrow: what
-//!   takes memory from it cannot outlive the window.
+//! * A [`Heap`] of memory that is not kept has a brand of its own as well, for a closure ([`Window::with_heap`]). The
+//!   borrow of its window would be none: one that is leaked lends for every lifetime, also for that of an update.
 
 use super::{HeapError, HeapStats, RawHeap};
 use crate::window::Window;
@@ -29,26 +29,26 @@ pub type Brand<'r> = PhantomData<fn(&'r ()) -> &'r ()>;
 ///
 /// ```
 /// use twinpage::collections::Vec;
-/// use twinpage::Heap;
 /// use twinpage::window::Window;
 ///
 /// let window = Window::volatile()?; // memory like any other; a region's is kept
-/// let heap = Heap::create(&window, 7)?;
-/// let mut numbers = Vec::new_in(heap);
-/// numbers.extend([3, 1, 2]);
-/// numbers.sort();
-/// assert_eq!(numbers, [1, 2, 3]);
-/// assert_eq!(heap.stats().used_blocks, 1);
+/// window.with_heap(7, |heap| {
+///     let mut numbers = Vec::new_in(heap);
+///     numbers.extend([3, 1, 2]);
+///     numbers.sort();
+///     assert_eq!(numbers, [1, 2, 3]);
+///     assert_eq!(heap.stats().used_blocks, 1);
+/// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// What is in a window does not outlive it:
+/// What is in a window does not leave the closure:
 ///
-/// ```compile_fail,E0505
-/// # use twinpage::{collections::Vec, Heap, window::Window};
+/// ```compile_fail
+/// # use twinpage::{collections::Vec, window::Window};
 /// let window = Window::volatile().unwrap();
-/// let numbers = Vec::from_iter_in([1, 2, 3], Heap::create(&window, 7).unwrap());
-/// drop(window); // error: cannot move out of `window` because it is borrowed
+/// let numbers = window.with_heap(7, |heap| Vec::from_iter_in([1, 2, 3], heap)).unwrap(); // error: lifetime may not live
+/// drop(window);
 /// assert_eq!(numbers[0], 1);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,15 +73,16 @@ impl<'r> Heap<'r> {
         self.raw
     }
 
-    /// Makes a heap in an empty window. Its hash tables are seeded from `seed`: keep it from those that
-    /// choose the keys.
+    /// Makes a heap in an empty window, as [`Window::with_heap`] does, where a closure does not fit.
     ///
     /// # Errors
     /// [`HeapError::Grow`]; [`HeapError::Exists`] when there is one already.
-    pub fn create(window: &'r Window, seed: u64) -> Result<Heap<'r>, HeapError> {
+    ///
+    /// # Safety
+    /// `'r` is no brand of an update or a reading, or of another heap whose values meet this one's.
+    pub unsafe fn create(window: &'r Window, seed: u64) -> Result<Heap<'r>, HeapError> {
         let raw = RawHeap::create(window.place(), seed)?;
-        // SAFETY: the window stays while it is borrowed. All that has the brand is of windows that are borrowed for
-        // as long, so nothing in one can outlive another.
+        // SAFETY: the window stays while it is borrowed; the rest is this function's own contract.
         Ok(unsafe { Heap::branded(raw) })
     }
 
@@ -89,9 +90,12 @@ impl<'r> Heap<'r> {
     ///
     /// # Errors
     /// [`HeapError::Damaged`] when there is none, or one of another version.
-    pub fn open(window: &'r Window) -> Result<Heap<'r>, HeapError> {
+    ///
+    /// # Safety
+    /// As [`Heap::create`].
+    pub unsafe fn open(window: &'r Window) -> Result<Heap<'r>, HeapError> {
         let raw = RawHeap::open(window.place())?;
-        // SAFETY: the window stays while it is borrowed, and `'r` is that borrow.
+        // SAFETY: the window stays while it is borrowed; the rest is this function's own contract.
         Ok(unsafe { Heap::branded(raw) })
     }
 
@@ -115,13 +119,13 @@ impl<'r> Heap<'r> {
         self.raw.allocate(layout)
     }
 
-    /// Frees a block. Of no bytes: nothing to do.
+    /// Frees a block. Of no bytes: nothing to do. Outside an update of the region the process ends.
     ///
     /// # Safety
     /// The block is this heap's, allocated with the same layout, and not used any more.
     ///
     /// # Panics
-    /// Outside an update of the region, and when the heap is damaged.
+    /// When the heap is damaged.
     pub unsafe fn deallocate(self, block: NonNull<u8>, layout: Layout) {
         // SAFETY: this function's own contract.
         unsafe { self.raw.deallocate(block, layout) }
@@ -153,6 +157,30 @@ impl<'r> Heap<'r> {
     #[must_use]
     pub fn stats(self) -> HeapStats {
         self.raw.stats()
+    }
+}
+
+impl Window {
+    /// Makes a heap in this empty window for `work`. Its hash tables are seeded from `seed`: keep it from those that choose
+    /// the keys.
+    ///
+    /// # Errors
+    /// [`HeapError::Grow`]; [`HeapError::Exists`] when there is one already.
+    pub fn with_heap<T>(&self, seed: u64, work: impl for<'h> FnOnce(Heap<'h>) -> T) -> Result<T, HeapError> {
+        let raw = RawHeap::create(self.place(), seed)?;
+        // SAFETY: the window stays while it is borrowed. The brand is this closure's alone, so nothing with it is longer
+        // there, or gets into another heap.
+        Ok(work(unsafe { Heap::branded(raw) }))
+    }
+
+    /// The same with the heap that is in the window already.
+    ///
+    /// # Errors
+    /// [`HeapError::Damaged`] when there is none, or one of another version.
+    pub fn with_open_heap<T>(&self, work: impl for<'h> FnOnce(Heap<'h>) -> T) -> Result<T, HeapError> {
+        let raw = RawHeap::open(self.place())?;
+        // SAFETY: as in `with_heap`.
+        Ok(work(unsafe { Heap::branded(raw) }))
     }
 }
 

@@ -168,8 +168,10 @@ impl RawHeap {
     /// # Safety
     /// The block is this heap's, allocated with the same layout, and not used any more.
     ///
+    /// Outside an update of the region the process ends: a panic would leave a change half done.
+    ///
     /// # Panics
-    /// Outside an update of the region, and when the heap is damaged. While another panic unwinds the
+    /// When the heap is damaged. While another panic unwinds the
     /// block is left as a leak instead.
     #[inline]
     pub(crate) unsafe fn deallocate(self, block: NonNull<u8>, layout: Layout) {
@@ -180,7 +182,7 @@ impl RawHeap {
             if std::thread::panicking() {
                 return;
             }
-            marks::assert_may_write(self.header());
+            marks::outside_update();
         }
         // SAFETY: this function's own contract.
         unsafe { self.free(block, layout) };

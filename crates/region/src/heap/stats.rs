@@ -8,8 +8,7 @@ use super::{HeapError, RawHeap, classes};
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::Box;
 ///
 /// let number = Box::new_in(7_u64, heap);
@@ -18,6 +17,7 @@ use super::{HeapError, RawHeap, classes};
 /// assert!(stats.used_bytes >= 8);
 /// drop(number);
 /// assert_eq!(heap.stats().used_blocks, 0);
+/// # })?;
 /// # Ok::<(), std::boxed::Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
@@ -46,8 +46,7 @@ pub struct HeapStats {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::Vec;
 ///
 /// let numbers = Vec::from_iter_in(0..100_u64, heap);
@@ -55,6 +54,7 @@ pub struct HeapStats {
 /// assert_eq!((class.used, class.slabs), (1, 1));
 /// assert!(class.block_bytes >= 800);
 /// # drop(numbers);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]

@@ -199,7 +199,7 @@ fn mark_any(at: usize, bytes: usize) {
     if map == 0 {
         return;
     }
-    if !(place.is_inside() || place.is_volatile()) {
+    if !(place.is_volatile() || place.may_be_written()) {
         outside_update();
     }
     mark_lines(place, map, offset / LINE..(offset + bytes - 1) / LINE + 1);

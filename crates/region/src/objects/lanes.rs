@@ -281,7 +281,8 @@ mod tests {
     #[test]
     fn parts_are_changed_by_several_threads() {
         let window = Window::volatile().unwrap();
-        let heap = Heap::create(&window, 7).unwrap();
+        // SAFETY: nothing of a region or of another heap is in sight.
+        let heap = unsafe { Heap::create(&window, 7) }.unwrap();
         let mut rows = collections::Vec::new_in(heap);
         rows.extend((0..6).map(|row: u64| collections::Vec::from_iter_in([row], heap)));
         let mut sums = [0_u64; 6];

@@ -11,8 +11,9 @@ use std::marker::PhantomData;
 #[doc(hidden)]
 pub struct FieldInRegion<Field, Family>(pub *mut Field, pub PhantomData<Family>);
 
-impl<T: ?Sized, Family> FieldInRegion<PhantomData<T>, Family> {
-    /// It holds nothing, so whatever it names is no memory of any region. This one is taken before [`MustBe::must_be`].
+impl<T: ?Sized, U: ?Sized> FieldInRegion<PhantomData<T>, PhantomData<U>> {
+    /// It holds nothing, and is said to, so whatever both name is no memory of any region. This one is taken before
+    /// [`MustBe::must_be`].
     pub fn must_be<'r: 'r>(self) {}
 }
 

@@ -205,7 +205,8 @@ impl<'r, T> NoteV3<'r, T> {
 #[test]
 fn an_earlier_type_may_have_a_brand() {
     let window = twinpage::window::Window::volatile().unwrap();
-    let heap = twinpage::Heap::create(&window, 1).unwrap();
+    // SAFETY: nothing of a region or of another heap is in sight.
+    let heap = unsafe { twinpage::Heap::create(&window, 1) }.unwrap();
     let old = || {
         NoteV1(
             twinpage::collections::String::from_in("note", heap),
@@ -228,7 +229,8 @@ fn names_and_versions_are_recorded() {
         "Price (version 2): 8 bytes\n    at   0: cents, u64 (8 bytes)\n"
     );
     let window = twinpage::window::Window::volatile().unwrap();
-    let heap = twinpage::Heap::create(&window, 1).unwrap();
+    // SAFETY: nothing of a region or of another heap is in sight.
+    let heap = unsafe { twinpage::Heap::create(&window, 1) }.unwrap();
     let moved = <Option<[Price; 2]>>::migrate(Some([PriceV1(3), PriceV1(4)]), heap);
     assert!(matches!(
         moved,

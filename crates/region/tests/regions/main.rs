@@ -8,6 +8,7 @@ mod documented;
 mod growth;
 mod heap;
 mod identity;
+mod lent;
 mod like_std;
 mod roots;
 #[cfg(feature = "serde")]

@@ -50,7 +50,8 @@ const TEXT: &str = r#"{"names":["Ada","Grace"],"ages":{"7":1,"9":2},"seen":[1,2]
 #[test]
 fn as_std_there_and_back() {
     let window = Window::volatile().unwrap();
-    let heap = Heap::create(&window, 1).unwrap();
+    // SAFETY: nothing of a region or of another heap is in sight.
+    let heap = unsafe { Heap::create(&window, 1) }.unwrap();
     let read = |text: &str| {
         heap.seed::<All>()
             .deserialize(&mut serde_json::Deserializer::from_str(text))

@@ -11,8 +11,7 @@ use std::fmt;
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::btree::{Entry, BTreeMap};
 ///
 /// let mut stock = BTreeMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -22,6 +21,7 @@ use std::fmt;
 /// }
 /// *stock.entry("plums").or_default() += 1;
 /// assert_eq!((stock["pears"], stock["plums"]), (6, 1));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub enum Entry<'a, 'r, K, V> {
@@ -35,8 +35,7 @@ pub enum Entry<'a, 'r, K, V> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::btree::{Entry, BTreeMap};
 ///
 /// let mut stock = BTreeMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -45,6 +44,7 @@ pub enum Entry<'a, 'r, K, V> {
 ///     assert_eq!(entry.remove(), 2);
 /// }
 /// assert_eq!(stock.len(), 1);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct OccupiedEntry<'a, 'r, K, V> {
@@ -56,8 +56,7 @@ pub struct OccupiedEntry<'a, 'r, K, V> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::btree::{Entry, BTreeMap};
 ///
 /// let mut stock = BTreeMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -66,6 +65,7 @@ pub struct OccupiedEntry<'a, 'r, K, V> {
 ///     entry.insert(8);
 /// }
 /// assert_eq!(stock["plums"], 8);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct VacantEntry<'a, 'r, K, V> {

@@ -78,13 +78,13 @@ unsafe fn value_mut<'a, K, V>(node: Node<K, V>, index: usize) -> &'a mut V {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::BTreeMap;
 ///
 /// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
 /// assert!(prices.range(2..).eq([(&2, &"b"), (&3, &"c")]));
 /// assert_eq!(prices.range(..3).next_back(), Some((&2, &"b")));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Range<'a, K, V> {
@@ -96,13 +96,13 @@ pub struct Range<'a, K, V> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::BTreeMap;
 ///
 /// let mut prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
 /// prices.range_mut(2..).for_each(|(_, name)| *name = "z");
 /// assert!(prices.values().eq(&["a", "z", "z"]));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct RangeMut<'a, K, V> {
@@ -197,13 +197,13 @@ impl<K, V> FusedIterator for RangeMut<'_, K, V> {}
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::BTreeMap;
 ///
 /// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
 /// let mut entries = prices.iter();
 /// assert_eq!((entries.next(), entries.len()), (Some((&1, &"a")), 2));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Iter<'a, K, V> {
@@ -215,13 +215,13 @@ pub struct Iter<'a, K, V> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::BTreeMap;
 ///
 /// let mut prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
 /// prices.iter_mut().rev().take(2).for_each(|(_, name)| *name = "z");
 /// assert!(prices.values().eq(&["a", "z", "z"]));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct IterMut<'a, K, V> {
@@ -261,13 +261,13 @@ impl<K, V> Clone for Iter<'_, K, V> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::BTreeMap;
 ///
 /// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
 /// let mut entries = prices.into_iter();
 /// assert_eq!((entries.next(), entries.next_back()), (Some((1, "a")), Some((3, "c"))));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct IntoIter<'r, K, V> {
@@ -321,12 +321,12 @@ impl<'r, K, V> Drop for IntoIter<'r, K, V> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::BTreeMap;
 ///
 /// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
 /// assert!(prices.keys().eq(&[1, 2, 3]));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Keys<'a, K, V>(pub(super) Iter<'a, K, V>);
@@ -334,12 +334,12 @@ pub struct Keys<'a, K, V>(pub(super) Iter<'a, K, V>);
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::BTreeMap;
 ///
 /// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
 /// assert!(prices.values().rev().eq(&["c", "b", "a"]));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Values<'a, K, V>(pub(super) Iter<'a, K, V>);
@@ -347,13 +347,13 @@ pub struct Values<'a, K, V>(pub(super) Iter<'a, K, V>);
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::BTreeMap;
 ///
 /// let mut prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
 /// prices.values_mut().for_each(|name| *name = "z");
 /// assert_eq!(prices[&2], "z");
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ValuesMut<'a, K, V>(pub(super) IterMut<'a, K, V>);
@@ -361,12 +361,12 @@ pub struct ValuesMut<'a, K, V>(pub(super) IterMut<'a, K, V>);
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::BTreeMap;
 ///
 /// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
 /// assert!(prices.into_keys().eq([1, 2, 3]));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct IntoKeys<'r, K, V>(pub(super) IntoIter<'r, K, V>);
@@ -374,12 +374,12 @@ pub struct IntoKeys<'r, K, V>(pub(super) IntoIter<'r, K, V>);
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::BTreeMap;
 ///
 /// let prices = BTreeMap::from_iter_in([(3, "c"), (1, "a"), (2, "b")], heap);
 /// assert!(prices.into_values().eq(["a", "b", "c"]));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct IntoValues<'r, K, V>(pub(super) IntoIter<'r, K, V>);

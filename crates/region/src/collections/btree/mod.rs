@@ -31,8 +31,7 @@ use std::marker::PhantomData;
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::BTreeMap;
 ///
 /// let mut prices = BTreeMap::new_in(heap);
@@ -41,6 +40,7 @@ use std::marker::PhantomData;
 /// assert!(prices.range(15..).map(|(price, _)| *price).eq([20, 30]));
 /// *prices.entry(20).or_insert("") = "B";
 /// assert_eq!(prices.remove(&20), Some("B"));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[repr(C)]

@@ -69,13 +69,13 @@ impl<'r, T: Ord> BTreeSet<'r, T> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::BTreeMap;
 ///
 /// let mut squares = BTreeMap::from_iter_in((0..9).map(|n| (n, n * n)), heap);
 /// assert!(squares.extract_if(2..6, |n, _| n % 2 == 0).eq([(2, 4), (4, 16)]));
 /// assert_eq!(squares.len(), 7);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ExtractIf<'a, 'r, K, V, R, F> {
@@ -117,8 +117,7 @@ where
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::{BTreeMap, String};
 ///
 /// let mut words = BTreeMap::<String, u32>::new_in(heap);
@@ -126,6 +125,7 @@ where
 ///     *words.entry_ref(word).or_default() += 1; // no memory for a word that is there
 /// }
 /// assert!(words.iter().map(|(word, count)| (word.as_str(), *count)).eq([("be", 2), ("not", 1), ("or", 1), ("to", 2)]));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub enum EntryRef<'a, 'r, 'q, K, V, Q: ?Sized> {
@@ -139,8 +139,7 @@ pub enum EntryRef<'a, 'r, 'q, K, V, Q: ?Sized> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::btree::{BTreeMap, EntryRef};
 /// use twinpage::collections::String;
 ///
@@ -150,6 +149,7 @@ pub enum EntryRef<'a, 'r, 'q, K, V, Q: ?Sized> {
 ///     entry.insert(2);
 /// }
 /// assert_eq!(words["be"], 2);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct VacantEntryRef<'a, 'r, 'q, K, V, Q: ?Sized> {

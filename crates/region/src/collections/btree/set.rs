@@ -14,13 +14,13 @@ use std::ops::RangeBounds;
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::BTreeSet;
 ///
 /// let mut seen = BTreeSet::new_in(heap);
 /// assert!(seen.insert("a") && seen.insert("b") && !seen.insert("a"));
 /// assert!(seen.contains("b"));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[repr(transparent)]

@@ -29,13 +29,13 @@ impl<'a, 'r, T: Copy + 'a> Extend<&'a T> for VecDeque<'r, T> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::VecDeque;
 ///
 /// let queue = VecDeque::from_iter_in([1, 2, 3], heap);
 /// let mut numbers = queue.into_iter();
 /// assert_eq!((numbers.next(), numbers.next_back(), numbers.len()), (Some(1), Some(3), 1));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct IntoIter<'r, T>(ManuallyDrop<VecDeque<'r, T>>);

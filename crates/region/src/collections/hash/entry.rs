@@ -10,8 +10,7 @@ use std::fmt;
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::hash::{Entry, HashMap};
 ///
 /// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -21,6 +20,7 @@ use std::fmt;
 /// }
 /// *stock.entry("plums").or_default() += 1;
 /// assert_eq!((stock["pears"], stock["plums"]), (6, 1));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub enum Entry<'a, 'r, K, V> {
@@ -34,8 +34,7 @@ pub enum Entry<'a, 'r, K, V> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::hash::{Entry, HashMap};
 ///
 /// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -44,6 +43,7 @@ pub enum Entry<'a, 'r, K, V> {
 ///     assert_eq!(entry.remove(), 2);
 /// }
 /// assert_eq!(stock.len(), 1);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct OccupiedEntry<'a, 'r, K, V> {
@@ -55,8 +55,7 @@ pub struct OccupiedEntry<'a, 'r, K, V> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::hash::{Entry, HashMap};
 ///
 /// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
@@ -65,6 +64,7 @@ pub struct OccupiedEntry<'a, 'r, K, V> {
 ///     entry.insert(8);
 /// }
 /// assert_eq!(stock["plums"], 8);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct VacantEntry<'a, 'r, K, V> {

@@ -11,12 +11,12 @@ use std::marker::PhantomData;
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::HashMap;
 ///
 /// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
 /// assert_eq!(stock.iter().map(|(_, amount)| amount).sum::<i32>(), 8);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Iter<'a, K, V> {
@@ -28,13 +28,13 @@ pub struct Iter<'a, K, V> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::HashMap;
 ///
 /// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
 /// stock.iter_mut().for_each(|(_, amount)| *amount *= 2);
 /// assert_eq!(stock["pears"], 10);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct IterMut<'a, K, V> {
@@ -56,14 +56,14 @@ unsafe impl<K: Sync, V: Sync> Sync for Iter<'_, K, V> {}
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::HashMap;
 ///
 /// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
 /// let mut all: Vec<_> = stock.into_iter().collect();
 /// all.sort();
 /// assert_eq!(all, [("apples", 3), ("pears", 5)]);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct IntoIter<'r, K, V>(table::IntoEntries<(K, V)>, Brand<'r>);
@@ -71,13 +71,13 @@ pub struct IntoIter<'r, K, V>(table::IntoEntries<(K, V)>, Brand<'r>);
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::HashMap;
 ///
 /// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
 /// assert_eq!(stock.drain().count(), 2);
 /// assert!(stock.is_empty());
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Drain<'a, K, V>(pub(super) table::Drain<'a, (K, V)>);
@@ -85,12 +85,12 @@ pub struct Drain<'a, K, V>(pub(super) table::Drain<'a, (K, V)>);
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::HashMap;
 ///
 /// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
 /// assert!(stock.keys().any(|&name| name == "pears"));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Keys<'a, K, V>(pub(super) Iter<'a, K, V>);
@@ -98,12 +98,12 @@ pub struct Keys<'a, K, V>(pub(super) Iter<'a, K, V>);
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::HashMap;
 ///
 /// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
 /// assert_eq!(stock.values().max(), Some(&5));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Values<'a, K, V>(pub(super) Iter<'a, K, V>);
@@ -111,13 +111,13 @@ pub struct Values<'a, K, V>(pub(super) Iter<'a, K, V>);
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::HashMap;
 ///
 /// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
 /// stock.values_mut().for_each(|amount| *amount += 1);
 /// assert_eq!(stock["apples"], 4);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ValuesMut<'a, K, V>(pub(super) IterMut<'a, K, V>);
@@ -125,14 +125,14 @@ pub struct ValuesMut<'a, K, V>(pub(super) IterMut<'a, K, V>);
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::HashMap;
 ///
 /// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
 /// let mut names: Vec<_> = stock.into_keys().collect();
 /// names.sort();
 /// assert_eq!(names, ["apples", "pears"]);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct IntoKeys<'r, K, V>(pub(super) IntoIter<'r, K, V>);
@@ -140,12 +140,12 @@ pub struct IntoKeys<'r, K, V>(pub(super) IntoIter<'r, K, V>);
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::HashMap;
 ///
 /// let stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
 /// assert_eq!(stock.into_values().sum::<i32>(), 8);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct IntoValues<'r, K, V>(pub(super) IntoIter<'r, K, V>);

@@ -24,8 +24,7 @@ use table::Table;
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::HashMap;
 ///
 /// let mut stock = HashMap::new_in(heap);
@@ -35,6 +34,7 @@ use table::Table;
 /// assert_eq!(stock.get(&17), Some(&"plums"));
 /// assert_eq!(stock.remove(&4), Some("pears"));
 /// assert_eq!(stock.len(), 1);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[repr(transparent)]

@@ -83,13 +83,13 @@ impl<'r, K: Hash + Eq, V> HashMap<'r, K, V> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::HashMap;
 ///
 /// let mut stock = HashMap::from_iter_in([("apples", 3), ("pears", 5)], heap);
 /// assert!(stock.extract_if(|_, amount| *amount > 4).eq([("pears", 5)]));
 /// assert_eq!(stock.len(), 1);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ExtractIf<'a, K, V, F> {
@@ -121,8 +121,7 @@ impl<K, V, F: FnMut(&K, &mut V) -> bool> FusedIterator for ExtractIf<'_, K, V, F
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::{HashMap, String};
 ///
 /// let mut words = HashMap::<String, u32>::new_in(heap);
@@ -130,6 +129,7 @@ impl<K, V, F: FnMut(&K, &mut V) -> bool> FusedIterator for ExtractIf<'_, K, V, F
 ///     *words.entry_ref(word).or_default() += 1; // no memory for a word that is there
 /// }
 /// assert_eq!((words.len(), words["be"]), (4, 2));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub enum EntryRef<'a, 'r, 'q, K, V, Q: ?Sized> {
@@ -143,8 +143,7 @@ pub enum EntryRef<'a, 'r, 'q, K, V, Q: ?Sized> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::hash::{EntryRef, HashMap};
 /// use twinpage::collections::String;
 ///
@@ -154,6 +153,7 @@ pub enum EntryRef<'a, 'r, 'q, K, V, Q: ?Sized> {
 ///     entry.insert(2);
 /// }
 /// assert_eq!(words["be"], 2);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct VacantEntryRef<'a, 'r, 'q, K, V, Q: ?Sized> {

@@ -12,13 +12,13 @@ use std::hash::Hash;
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::HashSet;
 ///
 /// let mut seen = HashSet::new_in(heap);
 /// assert!(seen.insert("a") && seen.insert("b") && !seen.insert("a"));
 /// assert!(seen.contains("b"));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[repr(transparent)]

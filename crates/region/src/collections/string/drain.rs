@@ -10,13 +10,13 @@ use std::ops::Range;
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::String;
 ///
 /// let mut text = String::from_in("twin page", heap);
 /// assert_eq!(text.drain(..5).as_str(), "twin ");
 /// assert_eq!(text, "page");
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Drain<'a, 'r> {
@@ -71,12 +71,12 @@ impl Drop for Drain<'_, '_> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::{String, Vec};
 ///
 /// let error = String::from_utf8(Vec::from_iter_in([b'a', 0xFF], heap)).unwrap_err();
 /// assert_eq!((error.utf8_error().valid_up_to(), &error.into_bytes()[..]), (1, &[b'a', 0xFF][..]));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(PartialEq, Eq, Debug)]

@@ -12,12 +12,12 @@ use std::ptr::NonNull;
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::Vec;
 ///
 /// let numbers = Vec::from_iter_in([1, 2, 3], heap);
 /// assert!(numbers.into_iter().rev().eq([3, 2, 1]));
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct IntoIter<'r, T> {
@@ -89,13 +89,13 @@ impl<'r, T> Drop for IntoIter<'r, T> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::Vec;
 ///
 /// let mut numbers = Vec::from_iter_in([1, 2, 3, 4], heap);
 /// assert!(numbers.drain(1..3).eq([2, 3]));
 /// assert_eq!(numbers, [1, 4]);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Drain<'a, 'r, T> {

@@ -100,13 +100,13 @@ impl<'r, T> Vec<'r, T> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::Vec;
 ///
 /// let mut numbers = Vec::from_iter_in(0..8, heap);
 /// assert!(numbers.extract_if(2.., |n| *n % 3 == 0).eq([3, 6]));
 /// assert_eq!(numbers, [0, 1, 2, 4, 5, 7]);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ExtractIf<'a, 'r, T, F> {
@@ -168,13 +168,13 @@ impl<T, F> Drop for ExtractIf<'_, '_, T, F> {
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # let window = Window::volatile()?;
-/// # let heap = Heap::create(&window, 1)?;
+/// # Window::volatile()?.with_heap(1, |heap| {
 /// use twinpage::collections::Vec;
 ///
 /// let mut numbers = Vec::from_iter_in([1, 2, 3, 4], heap);
 /// assert!(numbers.splice(1..3, [7, 8, 9]).eq([2, 3]));
 /// assert_eq!(numbers, [1, 7, 8, 9, 4]);
+/// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Splice<'a, 'r, I: Iterator> {
