@@ -11,6 +11,7 @@ use crate::proc_file;
 use crate::siginfo::{self, SignalInfo};
 use crate::stat::Stat;
 use libc::{c_int, c_long, c_void, pid_t};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::io;
 
 /// A thread id, as this process sees it.
@@ -189,6 +190,13 @@ pub fn wait(tid: Tid, block: bool) -> io::Result<Option<(Tid, Status)>> {
         return Ok(None);
     }
     Ok(Some((stopped, decode(status))))
+}
+
+/// Whether a tracee has stopped and was not waited for since; it stays to be.
+#[must_use]
+pub fn has_news(tid: Tid) -> bool {
+    let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    Pid::from_raw(tid).is_some_and(|tid| matches!(waitid(WaitId::Pid(tid), look), Ok(Some(_))))
 }
 
 /// Waits for the first stop of a thread that is traced from its beginning, as one is that a traced thread made.

@@ -138,7 +138,7 @@ pub fn protocol(fd: BorrowedFd<'_>) -> Option<Protocol> {
 }
 
 /// The options of UDP sockets that a program may set, and those of them that IPv6 alone has.
-const OF_UDP: [(i32, i32); 11] = [
+const OF_UDP: [(i32, i32); 13] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
     (libc::SOL_SOCKET, libc::SO_REUSEPORT),
     (libc::SOL_SOCKET, libc::SO_BROADCAST),
@@ -147,18 +147,22 @@ const OF_UDP: [(i32, i32); 11] = [
     (libc::SOL_SOCKET, libc::SO_PRIORITY),
     (libc::IPPROTO_IP, libc::IP_TTL),
     (libc::IPPROTO_IP, libc::IP_TOS),
+    (libc::IPPROTO_IP, libc::IP_RECVTTL),
+    (libc::IPPROTO_IP, libc::IP_RECVTOS),
     (libc::IPPROTO_IP, libc::IP_RECVERR),
     (libc::IPPROTO_IP, libc::IP_PKTINFO),
     (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
 ];
-const OF_UDP6: [(i32, i32); 4] = [
+const OF_UDP6: [(i32, i32); 6] = [
     V6ONLY,
+    (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
     (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
     (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
     (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
 ];
-/// The options of TCP sockets that a program may set. After a resume they have the same values.
-const OPTIONS: [(i32, i32); 13] = [
+/// The same of TCP sockets. After a resume they have the same values.
+const OF_TCP: [(i32, i32); 18] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
     (libc::SOL_SOCKET, libc::SO_REUSEPORT),
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
@@ -172,6 +176,16 @@ const OPTIONS: [(i32, i32); 13] = [
     (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
     (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
     (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
+    (libc::IPPROTO_TCP, libc::TCP_CORK),
+    (libc::IPPROTO_IP, libc::IP_TTL),
+    (libc::IPPROTO_IP, libc::IP_TOS),
+    (libc::IPPROTO_IP, libc::IP_RECVTTL),
+    (libc::IPPROTO_IP, libc::IP_RECVTOS),
+];
+const OF_TCP6: [(i32, i32); 3] = [
+    V6ONLY,
+    (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
 ];
 const V6ONLY: (i32, i32) = (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
 /// Not captured: buffer sizes come back as sizes, and TCP_QUICKACK lasts until the next packet.
@@ -189,7 +203,7 @@ const SEGMENT_SIZE: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
 pub fn may_set(protocol: Protocol, level: i32, name: i32) -> bool {
     let option = (level, name);
     let captured = match protocol {
-        Protocol::Tcp => OPTIONS.contains(&option) || [V6ONLY, SEGMENT_SIZE].contains(&option),
+        Protocol::Tcp => OF_TCP.contains(&option) || OF_TCP6.contains(&option) || option == SEGMENT_SIZE,
         Protocol::Udp => OF_UDP.contains(&option) || OF_UDP6.contains(&option),
     };
     captured || PASSING.contains(&option)
@@ -242,7 +256,7 @@ impl Sockets {
         let address = address_of(fd)?;
         let (all, of_ipv6): (&[_], &[_]) = match protocol(fd) {
             Some(Protocol::Udp) => (&OF_UDP, &OF_UDP6),
-            _ => (&OPTIONS, &[V6ONLY]),
+            _ => (&OF_TCP, &OF_TCP6),
         };
         let of_ipv6 = if address.is_ipv6() { of_ipv6 } else { &[] };
         let mut options = Vec::new();

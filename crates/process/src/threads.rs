@@ -143,7 +143,8 @@ pub fn moving(tid: Tid) -> Result<ThreadRegisters> {
 }
 
 /// Waits until a thread that was let go into its end is a zombie: it has written what the kernel writes to
-/// the program's memory for it, set_tid_address(2), get_robust_list(2).
+/// the program's memory for it, set_tid_address(2), get_robust_list(2). Where it ends because another thread executes a
+/// program, that one has its number at once, and is found stopped: execve(2), ptrace(2).
 ///
 /// # Errors
 /// Never in practice.
@@ -151,6 +152,7 @@ pub fn wait_for_end(tid: Tid) -> Result<()> {
     loop {
         match Stat::of(tid) {
             Ok(stat) if matches!(stat.state(), Some('Z' | 'X')) => return Ok(()),
+            Ok(_) if trace::has_news(tid) => return Ok(()),
             Ok(_) => std::thread::sleep(std::time::Duration::from_micros(50)),
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),

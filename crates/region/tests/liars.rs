@@ -686,5 +686,7 @@ fn a_heap_is_made_once() {
     // SAFETY: nothing of a region or of another heap is in sight.
     let again = unsafe { Heap::create(&window, 2) }.unwrap_err();
     assert!(matches!(again, twinpage::heap::HeapError::Exists), "{again}");
-    assert!(list.iter().copied().eq(0..100) && heap == unsafe { Heap::open(&window) }.unwrap());
+    // SAFETY: the same.
+    let opened = unsafe { Heap::open(&window) }.unwrap();
+    assert!(list.iter().copied().eq(0..100) && heap == opened);
 }

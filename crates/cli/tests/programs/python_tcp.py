@@ -158,8 +158,21 @@ def refused():
 def unconnected(size):
     one = socket.socket()
     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, size)
+    for level, name, value in chosen:
+        one.setsockopt(level, name, value)
     one.bind(("127.0.0.1", 0))
     return one
+
+
+RECVTTL, RECVTOS, MARK = 12, 13, 36
+chosen = [
+    (socket.IPPROTO_TCP, socket.TCP_CORK, 1),
+    (socket.IPPROTO_IP, socket.IP_TOS, 16),
+    (socket.IPPROTO_IP, socket.IP_TTL, 77),
+    (socket.IPPROTO_IP, RECVTTL, 0),
+    (socket.IPPROTO_IP, RECVTOS, 1),
+    (socket.SOL_SOCKET, MARK, 0),  # not captured: it has this value already
+]
 
 
 listens, idle = unconnected(1220), unconnected(1240)
@@ -167,4 +180,6 @@ listens.listen()
 
 for turn in range(int(sys.argv[1])):
     sizes = [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG) for one in (listens, idle)]
+    for level, name, value in chosen:
+        assert [one.getsockopt(level, name) for one in (listens, idle)] == [value, value], name
     print(requests(turn), waits(turn), late(turn), asyncio.run(many(turn)), refused(), sizes, flush=True)

@@ -241,6 +241,11 @@ fn c_whose_main_thread_ended() {
 }
 
 #[test]
+fn c_whose_threads_execute_the_program() {
+    survives("c_successors.c");
+}
+
+#[test]
 fn c_whose_threads_have_descriptors_of_their_own() {
     survives("c_tables.c");
 }

@@ -97,7 +97,10 @@ fn crashes_of(program: impl Fn() -> Box<dyn Workload>, plan: &Plan, scheme: Sche
 
 #[test]
 fn what_a_crash_leaves_is_a_checkpoint() {
-    for scheme in SchemeKind::ALL.into_iter().filter(|&scheme| scheme != SchemeKind::InPlace) {
+    for scheme in SchemeKind::ALL
+        .into_iter()
+        .filter(|&scheme| scheme != SchemeKind::InPlace)
+    {
         let plan = Plan {
             warm_up: 1000,
             instructions: 20_000_000,

@@ -4,11 +4,13 @@
 //!   number may be closed since, or be another file; kcmp(2) tells which number is that file now.
 //! * An edge that was told is not told again. Which edges are still to be told is found by taking them, on a
 //!   duplicate of the descriptor while the program stands still, and giving them back.
+//! * Whether a signalfd is ready depends on who asks: the kernel takes one off the list of what is ready when the tracer
+//!   looks. Its entry is armed again by the program, and may be told once more.
 //! * A poll descriptor is looked at in one of the processes that have it. Where no call can be made in that one, because
 //!   it sleeps or a signal stopped it, edges that may still be to be told stay so.
 
-use super::List;
 use super::tables;
+use super::{DescriptorKind, List};
 use crate::error::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use serde::{Deserialize, Serialize};
@@ -125,7 +127,11 @@ pub(super) fn held(
         *nth += 1;
     }
     if has_edge(&interests) {
-        look_at_edges(at, &mut interests)?;
+        let tells_signals = |interest: &Interest| {
+            let target = list.get(&interest.target).map(|descriptor| &descriptor.kind);
+            matches!(target, Some(DescriptorKind::Signals { .. }))
+        };
+        look_at_edges(at, &mut interests, tells_signals)?;
     }
     Ok(interests)
 }
@@ -177,7 +183,21 @@ fn target(
 }
 
 /// Finds out which edges were told.
-fn look_at_edges(at: &Poll<'_>, interests: &mut [Interest]) -> Result<()> {
+fn look_at_edges(
+    at: &Poll<'_>,
+    interests: &mut [Interest],
+    tells_signals: impl Fn(&Interest) -> bool,
+) -> Result<()> {
+    // What is taken must be given back by its number, which for these cannot be done.
+    let is_elsewhere = |interest: &Interest| interest.target != tables::number(at.table, interest.fd);
+    let is_stuck =
+        |interest: &Interest| at.tid.is_none() || interest.events & EXCLUSIVE != 0 || is_elsewhere(interest);
+    if interests
+        .iter()
+        .any(|interest| tells_signals(interest) && is_stuck(interest))
+    {
+        return Ok(()); // all may still be to be told
+    }
     let look = |error: rustix::io::Errno| Error::target("cannot look at a poll descriptor", error.into());
     let ours = (at.process)
         .duplicate_fd(at.fd)
@@ -186,14 +206,12 @@ fn look_at_edges(at: &Poll<'_>, interests: &mut [Interest]) -> Result<()> {
     let now = Timespec::default();
     let ready = rustix::io::retry_on_intr(|| poll(&mut asked, Some(&now))).map_err(look)? > 0;
     let consumed = EDGE | ONCE;
-    // What is taken must be given back by its number, which for these cannot be done.
-    let is_elsewhere = |interest: &Interest| interest.target != tables::number(at.table, interest.fd);
-    let stuck = (interests.iter()).any(|interest| {
-        interest.events & consumed != 0
-            && (at.tid.is_none() || interest.events & EXCLUSIVE != 0 || is_elsewhere(interest))
-    });
-    if ready && stuck {
-        return Ok(()); // all may still be to be told
+    if ready
+        && interests
+            .iter()
+            .any(|interest| interest.events & consumed != 0 && is_stuck(interest))
+    {
+        return Ok(()); // the same
     }
     let mut waiting = HashSet::new();
     if ready {
@@ -203,23 +221,25 @@ fn look_at_edges(at: &Poll<'_>, interests: &mut [Interest]) -> Result<()> {
         })
         .map_err(look)?;
         waiting.extend(events.iter().map(|event| event.data.u64()));
-        if let Some(tid) = at.tid {
-            give_back(at, tid, interests, &waiting)?;
-        }
+    }
+    let was_told = |interest: &Interest| interest.events & consumed != 0 && waiting.contains(&interest.data);
+    if let Some(tid) = at.tid {
+        let lost = interests
+            .iter()
+            .filter(|interest| was_told(interest) || tells_signals(interest));
+        give_back(at, tid, &lost.collect::<Vec<_>>())?;
     }
     for interest in interests {
-        interest.taken = interest.events & EDGE != 0 && !waiting.contains(&interest.data);
+        let may_be_told = waiting.contains(&interest.data) || tells_signals(interest);
+        interest.taken = interest.events & EDGE != 0 && !may_be_told;
     }
     Ok(())
 }
 
-/// Arms what a look has consumed again: what is ready is told once more.
-fn give_back(at: &Poll<'_>, tid: Tid, interests: &[Interest], waiting: &HashSet<u64>) -> Result<()> {
+/// Arms what a look has lost again: what is ready is told once more.
+fn give_back(at: &Poll<'_>, tid: Tid, lost: &[&Interest]) -> Result<()> {
     let failed = |source| Error::target("cannot give an event back", source);
-    let consumed =
-        |interest: &&Interest| interest.events & (EDGE | ONCE) != 0 && waiting.contains(&interest.data);
-    let consumed: Vec<&Interest> = interests.iter().filter(consumed).collect();
-    for batch in consumed.chunks(1024) {
+    for batch in lost.chunks(1024) {
         let events: Vec<u8> = batch.iter().flat_map(|interest| interest.event()).collect();
         at.process.write(ROOM, &events).map_err(failed)?;
         let modify = |(index, interest): (usize, &&Interest)| {

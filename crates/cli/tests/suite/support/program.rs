@@ -59,6 +59,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
     program("c_ends.c", Kind::C(&["-lrt"]), 50),
     program("c_places.c", Kind::C(&[]), 60),
     program("c_leaderless.c", Kind::C(&["-pthread"]), 31),
+    program("c_successors.c", Kind::C(&["-pthread"]), 60),
     program("c_tables.c", Kind::C(&["-pthread"]), 400),
     program("c_limits.c", Kind::C(&[]), 120),
     program("c_processors.c", Kind::C(&["-pthread"]), 120),
