@@ -171,12 +171,20 @@ fn a_message_breaks_no_screen() {
     );
 }
 
-/// Of the program, of a child in its process group, and of the job in the foreground of a shell.
+/// Of the program, of a child in its process group, and of the job in the foreground of a shell. As many do, it draws only
+/// where the size changed, and in the end it has the old one.
 #[test]
 fn a_screen_is_drawn_again_after_a_resume() {
     let drawing = "import os,signal,tty\n\
         tty.setcbreak(0)\n\
-        signal.signal(signal.SIGWINCH, lambda *_: (print('drawn', flush=True), os._exit(7)))\n\
+        sizes = [os.get_terminal_size(0)]\n\
+        def draw(*_):\n\
+        \u{20}   now = os.get_terminal_size(0)\n\
+        \u{20}   if now == sizes[-1]: return\n\
+        \u{20}   sizes.append(now)\n\
+        \u{20}   print('drawn', flush=True)\n\
+        \u{20}   if now == sizes[0]: os._exit(7)\n\
+        signal.signal(signal.SIGWINCH, draw)\n\
         print('ready', flush=True)\n\
         while True: pass\n";
     let jobs = "python3 -c 'import time; time.sleep(1000)' & python3 drawing.py; kill $!; exit 7";

@@ -19,9 +19,6 @@ const BEHIND: usize = 4 << 20;
 const TYPED: usize = 64 << 10;
 /// How often to look whether the program runs, until it does.
 const BEGINNING: Duration = Duration::from_millis(5);
-/// A program draws its screen again when the size changes. To have it drawn for the same size, the terminal has
-/// another one for this time.
-const OTHER_SIZE: Duration = Duration::from_millis(50);
 /// How long those that are attached have for the last bytes.
 const FAREWELL: Duration = Duration::from_secs(2);
 const USUAL_SIZE: [u16; 4] = [24, 80, 0, 0];
@@ -281,9 +278,8 @@ impl Keeper {
             self.size_later = None;
             return terminal::set_size(terminal, size);
         }
-        let [rows, columns, ..] = size;
-        self.size_later = Some((Instant::now() + OTHER_SIZE, size));
-        terminal::set_size(terminal, [rows, columns.saturating_sub(1).max(1), 0, 0])
+        self.size_later = Some((Instant::now() + terminal::OTHER_SIZE, size));
+        terminal::set_size(terminal, terminal::narrower(size))
     }
 
     /// Attaches those that ask for it, and shows them what was printed last.

@@ -146,6 +146,7 @@ pub(super) fn build(
         input,
         input_channel: context.fds[0].unwrap_or(0).into(),
         begun: false,
+        size_later: None,
         stopping: false,
         held_max: 0,
         limit_reached: 0,

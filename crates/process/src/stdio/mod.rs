@@ -209,11 +209,17 @@ impl Stdio {
             .map(|(_, stream)| *stream)
     }
 
+    /// Programs on its terminals are to draw their screen again when it runs, which most do only where the size changes.
+    pub fn draw_again(&self) {
+        self.shared.lock().size_later = Some(Instant::now());
+    }
+
     /// The program runs: from now on it is fed, and sees its terminal change size. What is taken from
     /// outside before the first epoch is durable is lost with a kill, so that epoch comes first.
     pub fn begin(&self) {
         let mut state = self.shared.lock();
         state.begun = true;
+        state.size_later = state.size_later.map(|_| Instant::now() + terminal::OTHER_SIZE);
         state.resize();
         drop(state);
         self.shared.wake();

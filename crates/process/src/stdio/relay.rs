@@ -145,6 +145,9 @@ impl Relay {
                 Event::Input => self.take_input(state)?,
             }
         }
+        if state.begun && state.size_later.is_some_and(|when| when <= Instant::now()) {
+            state.resize();
+        }
         self.feed(state)?;
         state.watch_limit(&self.shared);
         Ok(())
@@ -202,6 +205,9 @@ impl Relay {
         wait.on(Event::Wake, &self.shared.wake, PollFlags::IN);
         if let Some(fd) = &self.resize {
             wait.on(Event::Resize, fd, PollFlags::IN);
+        }
+        if let (true, Some(when)) = (state.begun, state.size_later) {
+            wait.by(when);
         }
         let room = state.held(&self.shared) < self.shared.limit();
         for (n, lane) in self.lanes.iter_mut().enumerate() {

@@ -11,6 +11,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 use twinpage_core::Epoch;
 
 /// Where durability is on a disk, up to this many held bytes go with the checkpoint itself; more are
@@ -48,6 +49,8 @@ pub(super) struct State {
     pub(super) input_channel: usize,
     /// The program runs and can be fed.
     pub(super) begun: bool,
+    /// Until when the program's terminals have another size than the real one: [`terminal::narrower`].
+    pub(super) size_later: Option<Instant>,
     pub(super) stopping: bool,
     pub(super) held_max: u64,
     pub(super) limit_reached: u64,
@@ -142,12 +145,17 @@ impl State {
         })
     }
 
-    /// The program's terminals get the size of the real one.
-    pub(super) fn resize(&self) {
+    /// The program's terminals get the size of the real one, when it is time.
+    pub(super) fn resize(&mut self) {
+        self.size_later = self.size_later.filter(|when| *when > Instant::now());
         for channel in self.channels.iter().filter(|_| self.begun) {
             if let (Some(real), Some(Inside::Terminal { master, .. })) = (&channel.real, &channel.inside)
                 && let Ok(size) = terminal::size(real.as_fd())
             {
+                let size = match self.size_later {
+                    Some(_) => terminal::narrower(size),
+                    None => size,
+                };
                 // A size that cannot be set leaves the old one.
                 let _ = terminal::set_size(master.as_fd(), size);
             }

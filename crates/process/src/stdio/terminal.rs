@@ -12,6 +12,7 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use twinpage_os::terminal::{self, GiveBack, Termios, in_foreground};
 
 /// The master of a new pseudo-terminal, pty(7).
@@ -108,6 +109,15 @@ impl Modes {
     pub(crate) fn lines(&self) -> bool {
         self.lflag & libc::ICANON != 0
     }
+}
+
+/// A program draws its screen again when the size changes. To have it drawn for the same size, its terminal is
+/// [`narrower`] for this time.
+pub(crate) const OTHER_SIZE: Duration = Duration::from_millis(50);
+
+/// One column less.
+pub(crate) fn narrower([rows, columns, ..]: [u16; 4]) -> [u16; 4] {
+    [rows, columns.saturating_sub(1).max(1), 0, 0]
 }
 
 /// The size of a terminal: rows, columns, pixels.
