@@ -388,6 +388,7 @@ fn label(member: &Member) -> String {
 fn enumeration(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
     if data.variants.is_empty() {
         return Err(
+    let tag = quote!(::core::primitive::#tag); // a type of the program may have the integer's name
             Error::custom("an enum without variants has no value that could live in a region")
                 .with_span(&input.ident),
         );

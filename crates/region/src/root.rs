@@ -128,7 +128,8 @@ impl Region {
     /// many grows with the square of their number. What there are many of belongs in one root, a map.
     ///
     /// # Errors
-    /// [`RootError`]: it is in use, it is of another type, or the heap has no memory or is damaged.
+    /// [`RootError`]: it is in use, it is of another type, its type is nested too deep, or the heap has no memory or is
+    /// damaged.
     pub fn root<T: Empty>(&self, name: &str) -> crate::Result<Root<T>> {
         self.root_with::<T>(name, |update| T::empty(update.heap()))
     }
@@ -163,7 +164,10 @@ impl Region {
             let heap = update.heap();
             Ok(match find(heap, name)? {
                 Some(found) => migrate::open::<T>(heap, name, found),
-                None => root_table::create::<T>(heap, name, make(update)),
+                None => {
+                    let layout = root_table::kept_layout::<T>(name)?;
+                    root_table::create::<T>(heap, name, &layout, make(update))
+                }
             }?)
         })?;
         Ok(Root {

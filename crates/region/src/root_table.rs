@@ -137,14 +137,25 @@ pub(crate) fn all(heap: Heap<'_>) -> Result<std::vec::Vec<(String, Description)>
         .collect()
 }
 
+/// The description of `T` as it is kept, if it can be read again.
+pub(crate) fn kept_layout<T: Persist>(name: &str) -> Result<String, RootError> {
+    let description = Description::of::<T>();
+    let name = name.to_owned();
+    match description.validate() {
+        Ok(()) => Ok(description.text()),
+        Err(why) => Err(RootError::Type { name, why }),
+    }
+}
+
 /// Adds a root to the table.
 pub(crate) fn create<'r, T: Persist>(
     heap: Heap<'r>,
     name: &str,
+    layout: &str,
     value: Of<'r, T>,
 ) -> Result<NonNull<T>, RootError> {
     let _lock = lock_table(heap);
-    let (name, layout) = (text(heap, name)?, text(heap, &Description::of::<T>().text())?);
+    let (name, layout) = (text(heap, name)?, text(heap, layout)?);
     // SAFETY: the lock is held.
     let table = match unsafe { table_mut(heap) }? {
         Some(table) => table,
@@ -196,9 +207,9 @@ pub(crate) struct Change<'r> {
 
 impl<'r> Change<'r> {
     /// Takes the memory it needs.
-    pub(crate) fn to<T: Persist>(heap: Heap<'r>) -> Result<Change<'r>, HeapError> {
+    pub(crate) fn to<T: Persist>(heap: Heap<'r>, name: &str) -> Result<Change<'r>, RootError> {
         Ok(Change {
-            layout: text(heap, &Description::of::<T>().text())?,
+            layout: text(heap, &kept_layout::<T>(name)?)?,
             bytes: size_of::<T>() as u64,
             align: align_of::<T>() as u64,
         })

@@ -8,7 +8,7 @@ const DEEPEST: usize = 100;
 impl Description {
     /// Every number refers to a type that is there, every field lies in its type and beside the others, and no type
     /// holds itself other than through a block.
-    pub(super) fn validate(&self) -> Result<(), String> {
+    pub(crate) fn validate(&self) -> Result<(), String> {
         if self.types.is_empty() {
             return Err("it has no types".into());
         }

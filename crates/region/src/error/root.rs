@@ -47,6 +47,16 @@ pub enum RootError {
     /// The heap has no memory, or is damaged.
     #[error(transparent)]
     Heap(#[from] HeapError),
+    /// The description of its type could not be read again. Nothing of the root is made.
+    #[error(
+        "root {name:?} cannot be made: {why}; put a part of the type into a `Box` or a `Vec`, which begin anew"
+    )]
+    Type {
+        /// The root.
+        name: String,
+        /// What is wrong with the type.
+        why: String,
+    },
 }
 
 fn other_layout(name: &str, stored: &Description, asked: &Description) -> String {

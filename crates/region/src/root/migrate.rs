@@ -16,7 +16,7 @@ pub(super) fn open<T: Persist>(heap: Heap<'_>, name: &str, found: Found) -> Resu
     if found.description.is_of::<T>() {
         let at = NonNull::new(at).ok_or_else(|| HeapError::damaged(format!("root {name:?} at address 0")))?;
         if asked != found.description {
-            Change::to::<T>(heap)?.apply(heap, name, at)?; // it has another name now, or a fuller one
+            Change::to::<T>(heap, name)?.apply(heap, name, at)?; // it has another name now, or a fuller one
         }
         return Ok(at);
     }
@@ -27,7 +27,7 @@ pub(super) fn open<T: Persist>(heap: Heap<'_>, name: &str, found: Found) -> Resu
             asked: asked.into(),
         });
     }
-    let change = Change::to::<T>(heap)?;
+    let change = Change::to::<T>(heap, name)?;
     let block = heap.try_allocate(Layout::new::<T>())?.cast::<T>();
     let on_panic = AbortOnPanic(name);
     // SAFETY: what is there has the description of one of the types `T` was; it is no longer used.

@@ -644,3 +644,48 @@ fn a_root_whose_drop_panics_leaks_no_block() {
     assert!(report.is_sound() && region.roots().unwrap().is_empty());
     assert_eq!(report.leaked_blocks, 0, "{:?}", report.leaks);
 }
+
+/// Whatever was made can be opened again and removed.
+#[test]
+fn a_type_nested_too_deep_is_refused_before_anything_is_made() {
+    type T4<T> = ((((T, u8), u8), u8), u8);
+    type T20<T> = T4<T4<T4<T4<T4<T>>>>>;
+    type T96<T> = T20<T20<T20<T20<T4<T4<T4<T4<T>>>>>>>>;
+    type Deepest = T96<(((u8, u8), u8), u8)>; // 100 types one in the other
+    let dir = Dir::new();
+    let region = dir.open();
+    let refused = region.root_with::<(Deepest, u8)>("deep", |_| panic!("made for nothing"));
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains("more than 100 types one in the other"),
+        "{refused}"
+    );
+    assert!(refused.contains("`Box`"), "{refused}");
+    assert!(region.roots().unwrap().is_empty());
+    drop(region.root::<Deepest>("deep").unwrap());
+    drop(region.root::<Option<Box<(Deepest, u8)>>>("boxed").err());
+    assert!(region.root::<Deepest>("deep").is_ok());
+    region.remove_root("deep").unwrap();
+}
+
+/// A program may call a type as an integer is called.
+#[test]
+fn the_tag_of_an_enum_is_the_integer_and_no_type_of_that_name() {
+    #[allow(non_camel_case_types)]
+    type u8 = u64;
+    #[derive(Persist, PartialEq, Debug)]
+    #[repr(u8)]
+    enum Shape {
+        Square(u16, u16),
+        Point,
+    }
+    let _: u8 = 1 << 40;
+    let dir = Dir::new();
+    let region = dir.open();
+    let shape = region
+        .root_with::<Shape>("shape", |_| Shape::Square(1, 2))
+        .unwrap();
+    drop(shape);
+    let shape = region.root_with::<Shape>("shape", |_| Shape::Point).unwrap();
+    assert!(region.read(|v| shape.get(v) == &Shape::Square(1, 2)));
+}
