@@ -77,6 +77,7 @@ impl Options {
     pub fn open_with(self, path: impl AsRef<Path>, stores: &impl Stores) -> Result<Region> {
         self.mode()?;
         let path = &twinpage_os::name::resolved(path.as_ref());
+        self.level.is_beside(path)?;
         loop {
             match Lock::behind_readers(path) {
                 Ok(lock) => return self.open_existing(path, lock, stores),

@@ -11,6 +11,7 @@ use crate::superblock::{LevelMap, Superblock};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -38,6 +39,22 @@ pub(crate) struct Wanted {
 impl Wanted {
     pub(crate) fn is_nothing(&self) -> bool {
         self.file.is_none() && self.limit.is_none()
+    }
+
+    /// Refuses the region's own file, and the name of the link beside it.
+    pub(crate) fn is_beside(&self, region: &Path) -> Result<()> {
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        let resolved = name::resolved(file);
+        let is_own = has_one_place(region, &resolved) || is_one_file(region, &resolved);
+        match is_own || has_one_place(&link_of(region), file) {
+            false => Ok(()),
+            true => Err(refuse(
+                file,
+                "that is the region's own file, or the link beside it: choose another name",
+            )),
+        }
     }
 }
 
@@ -184,6 +201,22 @@ fn refuse(file: &Path, why: impl Into<String>) -> Error {
         file: file.to_owned(),
         why: why.into(),
     }
+}
+
+/// Whether two names are of one file that is there.
+fn is_one_file(one: &Path, other: &Path) -> bool {
+    let file = |path| std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    matches!((file(one), file(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Whether two names are one, of what may not be there yet.
+fn has_one_place(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = std::fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()?;
+        Some(folder.join(path.file_name()?))
+    };
+    place(one).is_some_and(|one| Some(one) == place(other))
 }
 
 fn absolute(file: impl AsRef<Path>) -> Result<PathBuf> {

@@ -770,3 +770,27 @@ fn a_move_is_durable_in_the_second_file_before_the_region_names_it() {
     // `first` comes back, which leaves nothing in the second file; `second` goes, and then the call is made.
     assert_eq!(order, [region, level, region, "sheets.twin.log"], "{flushes:?}");
 }
+
+#[test]
+fn the_regions_own_file_is_no_next_level() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sheets.twin");
+    let link = folder.path().join("sheets.twin.next");
+    let other_name = folder.path().join("other.twin");
+    std::os::unix::fs::symlink("sheets.twin", &other_name).unwrap();
+    fs::create_dir(folder.path().join("in")).unwrap();
+    let round_about = folder.path().join("in/../sheets.twin");
+    let all_refused = || {
+        for level in [&path, &link, &other_name, &round_about] {
+            let opened = Region::options().next_level(level).open(&path);
+            let why = opened.unwrap_err().to_string();
+            assert!(why.contains("the region's own file"), "{why}");
+        }
+    };
+    all_refused();
+    assert!(!path.exists() && !link.is_symlink(), "nothing is begun");
+    Region::open(&path).unwrap().close().unwrap();
+    all_refused();
+    assert!(!link.is_symlink());
+    Region::open(&path).unwrap().close().unwrap();
+}
