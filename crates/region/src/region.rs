@@ -305,10 +305,12 @@ impl Region {
     ///
     /// # Errors
     /// As [`Region::checkpoint`]; the region is closed all the same. [`Error::Invalid`] in a child made by fork(2), which
-    /// leaves it to its parent.
+    /// leaves it to its parent, and where this thread is inside an update for ever, because it forgot what ends one: there
+    /// is no last checkpoint then.
     pub fn close(mut self) -> Result<()> {
         match self.is_ours() {
             true => self.finish(),
+            true if self.place().is_inside() => self.outside_update("closing a region"),
             false => Err(Error::Invalid(
                 "a child made by fork(2) cannot close a region of its parent".into(),
             )),

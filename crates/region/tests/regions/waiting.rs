@@ -105,6 +105,32 @@ fn a_lock_held_to_read_keeps_out_cuts() {
     assert_eq!(region.read(|v| *written.get(v)), 7);
 }
 
+/// A thread that forgets a lock is inside an update for ever.
+#[test]
+fn a_close_with_a_forgotten_lock_says_so() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = folder.path().join("forgotten");
+    let refused = std::thread::spawn({
+        let path = path.clone();
+        move || {
+            let region = Region::open(path).unwrap();
+            let count = Shared::new(region.root::<u64>("count").unwrap());
+            region.update(|u| *count.lock(u) = 5);
+            region.durable().unwrap();
+            region.read(|v| std::mem::forget(count.lock_to_read(v)));
+            drop(count);
+            region.close().unwrap_err().to_string()
+        }
+    });
+    let refused = refused.join().unwrap();
+    for part in ["closing a region", "count", file!(), "let the lock go"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    let region = Region::open(&path).unwrap();
+    let count = region.root::<u64>("count").unwrap();
+    assert_eq!(region.read(|v| *count.get(v)), 5);
+}
+
 /// A thread that takes the lock of a shared root twice is told so, with both places, and can go on.
 #[test]
 fn a_lock_is_taken_once_by_a_thread() {
