@@ -295,7 +295,7 @@ impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
     /// The entries of a range of keys, in order.
     ///
     /// # Panics
-    /// When the range begins after its end, or is `(Excluded(k), Excluded(k))`.
+    /// When the range begins after its end, or is `(Excluded(k), Excluded(k))`, unless nothing was ever put into the map.
     #[track_caller]
     pub fn range<Q>(&self, range: impl RangeBounds<Q>) -> Range<'_, K, V>
     where

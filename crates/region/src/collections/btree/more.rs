@@ -11,20 +11,18 @@ use std::ops::{Bound, RangeBounds};
 
 impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
     /// Takes the entries of a range of keys that `take` says yes to out, one when each is asked for. What was not
-    /// asked for stays. Each value it looks at is marked as written: it may change it.
-    ///
-    /// # Panics
-    /// As [`BTreeMap::range`].
-    #[track_caller]
+    /// asked for stays. Each value it looks at is marked as written: it may change it. A range that ends before it
+    /// begins has no entries.
     pub fn extract_if<R, F>(&mut self, range: R, take: F) -> ExtractIf<'_, 'r, K, V, R, F>
     where
         R: RangeBounds<K>,
         F: FnMut(&K, &mut V) -> bool,
     {
-        let [front, _] = self.edges(&range);
         let edge = match self.is_empty() {
             true => None,
-            false => front.or_else(|| self.edge_at_end(false)),
+            false => self
+                .front_edge(range.start_bound())
+                .or_else(|| self.edge_at_end(false)),
         };
         ExtractIf {
             map: self,
@@ -50,11 +48,7 @@ impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
 
 impl<'r, T: Ord> BTreeSet<'r, T> {
     /// Takes the values of a range that `take` says yes to out, one when each is asked for. What was not asked for
-    /// stays.
-    ///
-    /// # Panics
-    /// As [`BTreeMap::range`].
-    #[track_caller]
+    /// stays. A range that ends before it begins has no values.
     pub fn extract_if(
         &mut self,
         range: impl RangeBounds<T>,

@@ -198,6 +198,19 @@ impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
         }
     }
 
+    /// The leaf edge where a range of keys begins; `None`: at the start of the tree.
+    pub(super) fn front_edge<Q>(&self, start: Bound<&Q>) -> Option<Path<K, V>>
+    where
+        K: Borrow<Q>,
+        Q: Ord + ?Sized,
+    {
+        match start {
+            Bound::Included(key) => Some(self.edge(key, false)),
+            Bound::Excluded(key) => Some(self.edge(key, true)),
+            Bound::Unbounded => None,
+        }
+    }
+
     /// The leaf edges where a range of keys begins and ends; `None`: at the end of the tree.
     #[track_caller]
     pub(super) fn edges<Q>(&self, range: &impl RangeBounds<Q>) -> [Option<Path<K, V>>; 2]
@@ -206,6 +219,9 @@ impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
         Q: Ord + ?Sized,
     {
         use Bound::{Excluded, Included, Unbounded};
+        if self.root().is_none() {
+            return [None, None]; // as the standard library's: any range of nothing is nothing
+        }
         match (range.start_bound(), range.end_bound()) {
             (Excluded(start), Excluded(end)) if start == end => {
                 panic!("range start and end are equal and excluded")
@@ -215,18 +231,13 @@ impl<'r, K: Ord, V> BTreeMap<'r, K, V> {
             }
             _ => {}
         }
-        let front = match range.start_bound() {
-            Included(key) => Some(self.edge(key, false)),
-            Excluded(key) => Some(self.edge(key, true)),
-            Unbounded => None,
-        };
+        let front = self.front_edge(range.start_bound());
         let back = match range.end_bound() {
             Included(key) => Some(self.edge(key, true)),
             Excluded(key) => Some(self.edge(key, false)),
             Unbounded => None,
         };
         if let (Some(front), Some(back)) = (&front, &back)
-            && self.root().is_some()
             && (0..=self.height)
                 .rev()
                 .map(|level| front.at(level).1.cmp(&back.at(level).1))

@@ -1,6 +1,8 @@
 use super::{Census, Counted, Watched, cases, panics};
 use crate::collections::btree::Entry;
 use crate::collections::{BTreeMap, BTreeSet, Box};
+use crate::heap::Heap;
+use crate::window::Window;
 use proptest::prelude::*;
 use std::collections::btree_map;
 use std::ops::Bound;
@@ -408,4 +410,28 @@ fn nearly_sorted_entries_fill_a_tree() {
         watched.check();
     }
     watched.assert_empty();
+}
+
+#[test]
+fn a_range_that_ends_before_it_begins_is_as_in_std() {
+    use std::ops::Bound::{Excluded, Included};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    let back = (Included(4), Included(2));
+    let window = Window::volatile().unwrap();
+    let heap = Heap::create(&window, 1).unwrap();
+    let fill = || [(1_u8, 1_u8), (5, 5)];
+    let mut theirs = std::collections::BTreeMap::from(fill());
+    let mut ours = BTreeMap::from_iter_in(fill(), heap);
+    assert_eq!(theirs.extract_if(back, |_, _| true).count(), 0);
+    assert_eq!(ours.extract_if(back, |_, _| true).count(), 0);
+    let none = (Excluded(1), Excluded(1));
+    assert_eq!(ours.extract_if(none, |_, _| true).count(), 0);
+    let mut set = BTreeSet::from_iter_in([1_u8, 5], heap);
+    assert_eq!(set.extract_if(back, |_| true).count(), 0);
+    assert_eq!((ours.len(), set.len()), (2, 2));
+    assert!(catch_unwind(AssertUnwindSafe(|| theirs.range(back).count())).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| ours.range(back).count())).is_err());
+    let mut empty = BTreeMap::<u8, u8>::new_in(heap);
+    assert_eq!(std::collections::BTreeMap::<u8, u8>::new().range(back).count(), 0);
+    assert_eq!((empty.range(back).count(), empty.range_mut(none).count()), (0, 0));
 }
