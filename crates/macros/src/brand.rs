@@ -29,7 +29,8 @@ impl Brand {
         }
     }
 
-    /// The generics of the impl: each type parameter has the bound, and what it is in a region has its own ones.
+    /// The generics of the impl: each type parameter has the bound, and what it is in a region has its own ones and those
+    /// of the `where` clause.
     pub(crate) fn generics(&self, input: &DeriveInput, bound: &TypeParamBound) -> Generics {
         let mut generics = input.generics.clone();
         generics.params = generics
@@ -47,8 +48,36 @@ impl Brand {
             }
             parameter.bounds.push(bound.clone());
         }
-        generics.make_where_clause().predicates.extend(in_region);
+        let parameters: Vec<&Ident> = input.generics.type_params().map(|p| &p.ident).collect();
+        let own = input.generics.where_clause.iter().flat_map(|own| &own.predicates);
+        in_region.extend(
+            own.clone()
+                .filter_map(|bound| self.bound_in_region(bound, &parameters)),
+        );
+        let bounds = generics.make_where_clause();
+        let family = |bound: &WherePredicate| -> WherePredicate {
+            let bound = self.named_static(quote!(#bound));
+            parse_quote!(#bound)
+        };
+        bounds.predicates = own.map(family).collect();
+        bounds.predicates.extend(in_region);
         generics
+    }
+
+    /// A bound of the `where` clause, for what its types are in a region; none if they are the same everywhere.
+    fn bound_in_region(&self, bound: &WherePredicate, parameters: &[&Ident]) -> Option<WherePredicate> {
+        let WherePredicate::Type(bound) = bound else {
+            return None;
+        };
+        let (ty, bounds) = (&bound.bounded_ty, &bound.bounds);
+        let lifetimes = bound.lifetimes.iter().flat_map(|bound| &bound.lifetimes);
+        let said = [quote!(#ty), quote!(#bounds)];
+        let member = |said: TokenStream| in_region(self.named(said, "twinpage"), parameters);
+        let [Some(ty), Some(bounds)] = said.clone().map(member) else {
+            return None;
+        };
+        let is_other = said.map(|said| said.to_string()) != [&ty, &bounds].map(ToString::to_string);
+        is_other.then(|| parse_quote!(for<'twinpage, #(#lifetimes),*> #ty: #bounds))
     }
 
     /// The arguments of the type: as the family is named, or as a member with the brand `'twinpage`.
@@ -107,4 +136,29 @@ impl Brand {
             })
             .collect()
     }
+}
+
+/// A type with each parameter as it is in a region; none if it has a path that begins with one.
+pub(crate) fn in_region(ty: TokenStream, parameters: &[&Ident]) -> Option<TokenStream> {
+    let mut tokens = ty.into_iter().peekable();
+    let mut member = TokenStream::new();
+    let mut after_colons = false;
+    while let Some(token) = tokens.next() {
+        let colons = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == ':');
+        match token {
+            TokenTree::Ident(ident) if !after_colons && parameters.contains(&&ident) => {
+                if matches!(tokens.peek(), Some(TokenTree::Punct(punct)) if punct.as_char() == ':') {
+                    return None;
+                }
+                member.extend(quote!(::twinpage::persist::Of<'twinpage, #ident>));
+            }
+            TokenTree::Group(group) => {
+                let inner = in_region(group.stream(), parameters)?;
+                member.extend([TokenTree::from(Group::new(group.delimiter(), inner))]);
+            }
+            other => member.extend([other]),
+        }
+        after_colons = colons;
+    }
+    Some(member)
 }

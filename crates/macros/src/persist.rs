@@ -6,9 +6,9 @@
 //! * Nothing is guessed about a layout: offsets of a struct are the compiler's, those of an enum with
 //!   fields follow from its `repr` (Rust reference, "Primitive representation of field-carrying enums").
 
-use crate::brand::Brand;
+use crate::brand::{Brand, in_region};
 use darling::{Error, FromDeriveInput, Result};
-use proc_macro2::{Group, Punct, Spacing, TokenStream, TokenTree};
+use proc_macro2::{Punct, Spacing, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
 use syn::parse::{ParseStream, Parser};
 use syn::spanned::Spanned;
@@ -270,31 +270,6 @@ fn default_in(input: &DeriveInput, brand: &Brand) -> Result<TokenStream> {
     })
 }
 
-/// A type with each parameter as it is in a region; none if it has a path that begins with one.
-fn in_region(ty: TokenStream, parameters: &[&Ident]) -> Option<TokenStream> {
-    let mut tokens = ty.into_iter().peekable();
-    let mut member = TokenStream::new();
-    let mut after_colons = false;
-    while let Some(token) = tokens.next() {
-        let colons = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == ':');
-        match token {
-            TokenTree::Ident(ident) if !after_colons && parameters.contains(&&ident) => {
-                if matches!(tokens.peek(), Some(TokenTree::Punct(punct)) if punct.as_char() == ':') {
-                    return None;
-                }
-                member.extend(quote!(::twinpage::persist::Of<'twinpage, #ident>));
-            }
-            TokenTree::Group(group) => {
-                let inner = in_region(group.stream(), parameters)?;
-                member.extend([TokenTree::from(Group::new(group.delimiter(), inner))]);
-            }
-            other => member.extend([other]),
-        }
-        after_colons = colons;
-    }
-    Some(member)
-}
-
 /// All fields there are.
 fn data_fields(data: &Data) -> Box<dyn Iterator<Item = &Field> + '_> {
     match data {
@@ -388,7 +363,6 @@ fn label(member: &Member) -> String {
 fn enumeration(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
     if data.variants.is_empty() {
         return Err(
-    let tag = quote!(::core::primitive::#tag); // a type of the program may have the integer's name
             Error::custom("an enum without variants has no value that could live in a region")
                 .with_span(&input.ident),
         );
@@ -414,6 +388,7 @@ fn enumeration(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
         });
     }
     let tag = integer_repr(input)?;
+    let tag = quote!(::core::primitive::#tag); // a type of the program may have the integer's name
     let mut variants = TokenStream::new();
     for variant in &data.variants {
         let label = variant.ident.to_string();

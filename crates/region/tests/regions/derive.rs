@@ -237,3 +237,34 @@ fn names_and_versions_are_recorded() {
         Some([Price { cents: 300 }, Price { cents: 400 }])
     ));
 }
+
+#[derive(Persist)]
+struct Bounded<'r, T, U>
+where
+    T: Clone + Into<Option<U>>,
+    Option<U>: PartialEq,
+    twinpage::collections::Vec<'r, T>: Sized,
+    u64: Copy,
+{
+    all: twinpage::collections::Vec<'r, T>,
+    one: U,
+}
+
+#[derive(Persist)]
+struct Inline<T: Clone>(T);
+
+#[derive(Persist)]
+struct Where<T>(T)
+where
+    T: Clone;
+
+#[test]
+fn bounds_may_stand_in_a_where_clause() {
+    assert_eq!(size_of::<Inline<u32>>(), size_of::<Where<u32>>());
+    let fields = |kind| match kind {
+        Kind::Struct(fields) => fields.len(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(fields(kind::<Where<twinpage::collections::String>>()), 1);
+    assert_eq!(fields(kind::<Bounded<u64, u64>>()), 2);
+}
