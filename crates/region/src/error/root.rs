@@ -28,6 +28,15 @@ pub enum RootError {
         /// The root.
         name: String,
     },
+    /// It is an object, which is open already.
+    #[error(
+        "the object {name:?} is open already, and stays so until the region is closed: clone the handle that \
+         `Region::object` gave"
+    )]
+    Opened {
+        /// The object.
+        name: String,
+    },
     /// It was made with another type, or with another layout of the type.
     #[error("{}", other_layout(name, stored, asked))]
     Layout {
@@ -38,15 +47,6 @@ pub enum RootError {
         /// What it was to be opened as.
         asked: Box<Description>,
     },
-    /// There is none of that name.
-    #[error("there is no root {name:?}")]
-    Missing {
-        /// The root.
-        name: String,
-    },
-    /// The heap has no memory, or is damaged.
-    #[error(transparent)]
-    Heap(#[from] HeapError),
     /// The description of its type could not be read again. Nothing of the root is made.
     #[error(
         "root {name:?} cannot be made: {why}; put a part of the type into a `Box` or a `Vec`, which begin anew"
@@ -57,6 +57,15 @@ pub enum RootError {
         /// What is wrong with the type.
         why: String,
     },
+    /// There is none of that name.
+    #[error("there is no root {name:?}")]
+    Missing {
+        /// The root.
+        name: String,
+    },
+    /// The heap has no memory, or is damaged.
+    #[error(transparent)]
+    Heap(#[from] HeapError),
 }
 
 fn other_layout(name: &str, stored: &Description, asked: &Description) -> String {

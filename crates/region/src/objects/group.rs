@@ -8,7 +8,7 @@ use super::keeper::Keeper;
 use super::replay::{Left, id_of, number};
 use super::run::Ran;
 use super::table::ObjectTable;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, RootError};
 use crate::lock::{read, write};
 use crate::region::Inner;
 use crate::superblock::LogPosition;
@@ -65,6 +65,15 @@ pub(super) fn made_later(name: &str) -> String {
         "the object {name:?} was made after the copy that follows, which has no such one: begin again with a new backup of \
          the region"
     )
+}
+
+/// The root with the position of an object is in use for as long as the object is open.
+pub(super) fn open_already(object: &str, error: Error) -> Error {
+    let name = object.to_owned();
+    match error {
+        Error::Root(RootError::InUse { .. }) => RootError::Opened { name }.into(),
+        other => other,
+    }
 }
 
 /// Milliseconds of Unix time.

@@ -208,7 +208,8 @@ impl Region {
     /// ```
     ///
     /// # Errors
-    /// As [`Region::root`] for a root of that name. [`Error::Log`] when the log is not there or has calls that this build
+    /// As [`Region::root`] for a root of that name; [`RootError::Opened`](crate::RootError::Opened) when it is open already:
+    /// its handle is to be cloned. [`Error::Log`] when the log is not there or has calls that this build
     /// cannot run; [`Error::Store`] when it is damaged. [`Error::Invalid`] inside an update, in a region that was opened
     /// for sections, and in one without a file.
     pub fn object<T: Object>(

@@ -6,7 +6,7 @@ use super::cold::Clock;
 use super::file::{APART, LogFile, ROOM, random};
 use super::follower::PLACE;
 use super::function::{Outcome, Undecodable};
-use super::group::{Server, made_later};
+use super::group::{Server, made_later, open_already};
 use super::host::{Host, Hosted, Object};
 use super::hosts::{Freed, Hosts};
 use super::keeper::Keeper;
@@ -152,7 +152,8 @@ impl Objects {
         let end = server.log.end();
         let calls = match region.read(|view| server.table.find(view, name)) {
             Some(_) => {
-                let position = region.root::<u64>(&position_of(name))?;
+                let position = region.root::<u64>(&position_of(name));
+                let position = position.map_err(|error| open_already(name, error))?;
                 let known = region.read(|view| *position.get(view));
                 server.left.calls(name, known, T::FUNCTIONS, &self.file)?
             }

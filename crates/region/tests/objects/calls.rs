@@ -682,6 +682,11 @@ fn what_an_object_cannot_be_asked_is_refused() {
     assert!(handle.names().unwrap().is_empty());
     let twice = region.object::<Rows>("rows", |u| Rows::new_in(u, 1)).unwrap_err();
     assert!(matches!(twice, Error::Root(_)), "{twice}");
+    let twice = twice.to_string();
+    assert!(
+        twice.contains("object \"rows\" is open") && twice.contains("clone the handle"),
+        "{twice}"
+    );
     let sections = Region::options()
         .sections()
         .open(folder.path().join("sections"))
