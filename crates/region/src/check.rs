@@ -124,11 +124,21 @@ impl Report {
     }
 }
 
+/// More than the addresses of any process: sums of what is below and of the heap's numbers are numbers, too.
+const ADDRESSES: u64 = 1 << 57;
+
 /// Checks the bytes of a region whose first byte belongs at address `base`.
 #[must_use]
 pub fn check_image(bytes: &[u8], base: u64) -> Report {
     let image = Image { bytes, base };
     let mut report = Report::default();
+    if base.saturating_add(bytes.len() as u64) > ADDRESSES {
+        report.damaged(
+            0,
+            format!("it belongs at {base:#x}: no process has such addresses"),
+        );
+        return report;
+    }
     let mut blocks = structure::blocks(image, &mut report);
     walk::roots(image, &mut blocks, &mut report);
     for block in blocks.iter().filter(|block| !block.reached) {

@@ -213,3 +213,19 @@ fn no_bytes_make_the_check_fall_over() {
     let noise: std::vec::Vec<u8> = (0..1 << 20).map(|_| random.u8(..)).collect();
     assert!(!check_image(&noise, base).is_sound());
 }
+
+#[test]
+fn an_address_that_no_process_has_is_told_of() {
+    let (bytes, base) = image();
+    for far in [
+        u64::MAX,
+        u64::MAX - 8,
+        u64::MAX - bytes.len() as u64,
+        u64::MAX / 2,
+    ] {
+        let report = check_image(&bytes, far);
+        assert!(report.damage[0].what.contains("no process"), "{report:?}");
+        assert!(!check_image(&bytes[..16], far).is_sound());
+    }
+    assert!(check_image(&bytes, base).is_sound());
+}
