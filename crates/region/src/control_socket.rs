@@ -13,12 +13,14 @@
 //!                                           {"error": "why not"}
 //! ```
 //!
-//! Only the same user, or root, is answered. Processes that share an object have a thread each here, until they or the
+//! Only the same user, or root, is answered; and only they are believed, since any process can take the name first. Of root,
+//! the owner of the file is believed as well. Processes that share an object have a thread each here, until they or the
 //! region close the connection.
 
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use serde_json::{Value, json};
+use std::fs::Metadata;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::linux::net::SocketAddrExt;
@@ -29,20 +31,23 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use twinpage_core::Epoch;
 
 /// The longest request: a path and what is around it.
 const LONGEST: u64 = 32 << 10;
-/// How long a caller may take to ask.
+/// How long a caller may take to ask, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long an answer may take that needs no copy. A backup may be made before it.
+const ANSWER: Duration = Duration::from_secs(60);
 
 /// What a region's checkpoints cost since the program that has it open opened it: `info` and
 /// `statistics`, as [`Region::info`](crate::Region::info) and
 /// [`Region::statistics`](crate::Region::statistics) tell them, serialized.
 ///
 /// # Errors
-/// [`Error::Invalid`] when no program has the region open, or it does not answer.
+/// [`Error::Invalid`] when no program has the region open, or one answers that is another user's; [`Error::System`] when it
+/// does not answer for a minute.
 pub fn statistics(region: impl AsRef<Path>) -> Result<Value> {
     ask(region.as_ref(), &json!({ "ask": "statistics" }))
 }
@@ -51,16 +56,14 @@ pub fn statistics(region: impl AsRef<Path>) -> Result<Value> {
 /// [`Region::backup`](crate::Region::backup).
 ///
 /// # Errors
-/// As [`statistics`]; what the program says.
+/// As [`statistics`], but that there is no time limit; what the program says; [`Error::Invalid`] when there is no file
+/// afterwards.
 pub fn backup(region: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Epoch> {
     let to = std::path::absolute(to).map_err(|e| Error::system("looking where I am", e))?;
     let to = to
         .to_str()
         .ok_or_else(|| Error::Invalid(format!("{} is not text: choose another name", to.display())))?;
-    let answer = ask(region.as_ref(), &json!({ "ask": "backup", "to": to }))?;
-    answer["epoch"]
-        .as_u64()
-        .ok_or_else(|| Error::Invalid(format!("an answer without the number \"epoch\": {answer}")))
+    copied(region.as_ref(), "backup", to)
 }
 
 /// As [`backup`], of the last checkpoint there is: none is made for it.
@@ -68,10 +71,23 @@ pub(crate) fn copy(region: &Path, to: &Path) -> Result<Epoch> {
     let to = to
         .to_str()
         .ok_or_else(|| Error::Invalid(format!("{} is not text", to.display())))?;
-    let answer = ask(region, &json!({ "ask": "copy", "to": to }))?;
-    answer["epoch"]
-        .as_u64()
-        .ok_or_else(|| Error::Invalid(format!("an answer without the number \"epoch\": {answer}")))
+    copied(region, "copy", to)
+}
+
+/// Asks for a copy, and looks whether it is there.
+fn copied(region: &Path, ask: &str, to: &str) -> Result<Epoch> {
+    let (answer, _) = exchange(region, &json!({ "ask": ask, "to": to }), None)?;
+    let epoch = answer["epoch"].as_u64();
+    let epoch =
+        epoch.ok_or_else(|| Error::Invalid(format!("an answer without the number \"epoch\": {answer}")))?;
+    match std::fs::metadata(to).is_ok_and(|found| found.is_file()) {
+        true => Ok(epoch),
+        false => Err(Error::Invalid(format!(
+            "the program that has the region {} open says that it copied it to {to}, where no file is: it may see other \
+             folders (another root, another container); choose one that both see",
+            region.display()
+        ))),
+    }
 }
 
 /// The processes that share objects of the region, each with the object's name.
@@ -82,10 +98,65 @@ pub(crate) fn holders(region: &Path) -> Result<Vec<(i64, String)>> {
     Ok(known.collect())
 }
 
-fn address(file: &Path) -> io::Result<SocketAddr> {
-    let found = std::fs::metadata(file)?;
-    let name = format!("twinpage-region-{:x}-{:x}", found.dev(), found.ino());
-    SocketAddr::from_abstract_name(name.as_bytes())
+fn name_of(file: &Metadata) -> String {
+    format!("twinpage-region-{:x}-{:x}", file.dev(), file.ino())
+}
+
+/// A connection to the socket of that name; no longer waited for than a caller may.
+fn reach(name: &str) -> io::Result<UnixStream> {
+    use rustix::net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt,
+    };
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    Ok(socket.into())
+}
+
+/// Whether what a process of this user says of a file of that owner is believed.
+fn is_believed(user: u32, owner: u32) -> bool {
+    let own = rustix::process::geteuid();
+    user == own.as_raw() || user == 0 || (own.is_root() && user == owner)
+}
+
+/// A connection on which all reads and writes together end at an instant, if there is one.
+struct Timed<'a> {
+    stream: &'a UnixStream,
+    until: Option<Instant>,
+}
+
+impl Timed<'_> {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self
+            .until
+            .map(|until| until.saturating_duration_since(Instant::now()));
+        match left {
+            Some(Duration::ZERO) => Err(io::ErrorKind::TimedOut.into()),
+            left => Ok(left),
+        }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(into)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(from)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn ask(region: &Path, request: &Value) -> Result<Value> {
@@ -95,16 +166,39 @@ fn ask(region: &Path, request: &Value) -> Result<Value> {
 
 /// Asks, and keeps the connection.
 pub(crate) fn connect(region: &Path, request: &Value) -> Result<(Value, UnixStream)> {
+    exchange(region, request, Some(ANSWER))
+}
+
+fn exchange(region: &Path, request: &Value, patience: Option<Duration>) -> Result<(Value, UnixStream)> {
     let path = region.display();
-    let address = address(region).map_err(|e| Error::system(format!("looking at {path}"), e))?;
-    let stream = UnixStream::connect_addr(&address)
+    let found = std::fs::metadata(region).map_err(|e| Error::system(format!("looking at {path}"), e))?;
+    let stream = reach(&name_of(&found))
         .map_err(|_| Error::Invalid(format!("no program that can be asked has the region {path} open")))?;
     let failed = |e: io::Error| Error::system(format!("asking who has {path} open"), e);
+    let who = rustix::net::sockopt::socket_peercred(&stream).map_err(|e| failed(e.into()))?;
+    if !is_believed(who.uid.as_raw(), found.uid()) {
+        return Err(Error::Invalid(format!(
+            "process {} of the user {} answers for the region {path}, and is not believed: it may have taken the name of \
+             the region's socket; end it",
+            who.pid.as_raw_nonzero(),
+            who.uid.as_raw()
+        )));
+    }
     let mut line = request.to_string();
     line.push('\n');
     (&stream).write_all(line.as_bytes()).map_err(failed)?;
+    let until = patience.map(|patience| Instant::now() + patience);
     let mut answer = String::new();
-    BufReader::new(&stream).read_line(&mut answer).map_err(failed)?;
+    let timed = Timed {
+        stream: &stream,
+        until,
+    };
+    BufReader::new(timed).read_line(&mut answer).map_err(failed)?;
+    let no_limit = |stream: &UnixStream| {
+        stream.set_read_timeout(None)?;
+        stream.set_write_timeout(None)
+    };
+    no_limit(&stream).map_err(failed)?;
     let answer: Value = serde_json::from_str(&answer).map_err(|e| failed(e.into()))?;
     match answer["error"].as_str() {
         Some(why) => Err(Error::Invalid(why.to_owned())),
@@ -142,6 +236,8 @@ pub(crate) struct Listening {
 /// What is shared, and with whom.
 #[derive(Default)]
 struct Shared {
+    /// The connection on which a request is read or answered.
+    asking: Mutex<Option<UnixStream>>,
     sharing: Mutex<Option<Weak<dyn Sharing>>>,
     connections: Mutex<Vec<Connection>>,
 }
@@ -196,7 +292,7 @@ impl Listening {
     /// Listens for questions about the region in `file`. Where sockets are forbidden there are no questions,
     /// and nothing else is different.
     pub(crate) fn start(region: Arc<dyn Answers>, file: &Path) -> io::Result<Listening> {
-        let address = address(file)?;
+        let address = SocketAddr::from_abstract_name(name_of(&std::fs::metadata(file)?))?;
         let listener = UnixListener::bind_addr(&address)?;
         let ended = Arc::new(AtomicBool::new(false));
         let watched = ended.clone();
@@ -204,6 +300,8 @@ impl Listening {
         let all_shared = shared.clone();
         let thread = Builder::new().name("twinpage-live".into()).spawn(move || {
             for stream in listener.incoming() {
+                // Before the look at the end: who ends it looks at this afterwards.
+                *lock(&all_shared.asking) = stream.as_ref().ok().and_then(|stream| stream.try_clone().ok());
                 if watched.load(Ordering::Acquire) {
                     break;
                 }
@@ -211,6 +309,7 @@ impl Listening {
                     // A client that does not read the answer misses it.
                     let _ = serve(&*region, &all_shared, stream);
                 }
+                *lock(&all_shared.asking) = None;
             }
         })?;
         Ok(Listening {
@@ -230,6 +329,9 @@ impl Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
+        if let Some(asking) = &*lock(&self.shared.asking) {
+            let _ = asking.shutdown(Shutdown::Read); // a slow caller is not waited for
+        }
         // Wakes the thread.
         let woken = UnixStream::connect_addr(&self.address);
         if let (Some(thread), Ok(_)) = (self.thread.take(), woken) {
@@ -240,14 +342,17 @@ impl Drop for Listening {
 }
 
 fn serve(region: &dyn Answers, shared: &Shared, stream: UnixStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let until = Some(Instant::now() + PATIENCE);
     let caller = rustix::net::sockopt::socket_peercred(&stream)?;
     if caller.uid != rustix::process::geteuid() && !caller.uid.is_root() {
         return Ok(());
     }
     let mut line = String::new();
-    BufReader::new((&stream).take(LONGEST)).read_line(&mut line)?;
+    let stream_until = Timed {
+        stream: &stream,
+        until,
+    };
+    BufReader::new(stream_until.take(LONGEST)).read_line(&mut line)?;
     let request = serde_json::from_str(&line)
         .map_err(|e| Error::Invalid(format!("a request that is no JSON of one line: {e}")));
     let answer = match request {
@@ -268,12 +373,13 @@ fn is_to_share(request: &Value) -> bool {
     request["ask"] == "share"
 }
 
-fn tell(mut stream: &UnixStream, answer: Result<Value>) -> io::Result<()> {
+fn tell(stream: &UnixStream, answer: Result<Value>) -> io::Result<()> {
     let mut answer = answer
         .unwrap_or_else(|error| json!({ "error": error.to_string() }))
         .to_string();
     answer.push('\n');
-    stream.write_all(answer.as_bytes())
+    let until = Some(Instant::now() + PATIENCE);
+    Timed { stream, until }.write_all(answer.as_bytes())
 }
 
 fn answer(region: &dyn Answers, shared: &Shared, request: &Value) -> Result<Value> {

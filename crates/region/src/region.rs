@@ -22,6 +22,7 @@ use crate::timer::Timer;
 use crate::window::Window;
 use std::any::Any;
 use std::fmt::Debug;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
@@ -309,8 +310,8 @@ impl Region {
     /// is no last checkpoint then.
     pub fn close(mut self) -> Result<()> {
         match self.is_ours() {
-            true => self.finish(),
             true if self.place().is_inside() => self.outside_update("closing a region"),
+            true => self.finish(),
             false => Err(Error::Invalid(
                 "a child made by fork(2) cannot close a region of its parent".into(),
             )),
@@ -327,7 +328,18 @@ impl Region {
         // The program may change its directory.
         self.file = std::path::absolute(file).ok().map(|file| (file, durability));
         // Where sockets are forbidden there are no questions.
-        self.listening = Listening::start(self.inner.clone(), file).ok();
+        let listening = Listening::start(self.inner.clone(), file);
+        if listening
+            .as_ref()
+            .is_err_and(|e| e.kind() == ErrorKind::AddrInUse)
+        {
+            eprintln!(
+                "twinpage: {}: another process has taken the name of the region's socket: nobody can ask about it, or \
+                 share its objects",
+                file.display()
+            );
+        }
+        self.listening = listening.ok();
     }
 
     fn finish(&mut self) -> Result<()> {

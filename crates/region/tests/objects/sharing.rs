@@ -11,10 +11,10 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use twinpage::collections::{String as Text, Vec as List};
 use twinpage::objects::{operations, share};
-use twinpage::{Error, Heap, Persist, Region, Update};
+use twinpage::{Error, Heap, Persist, Region, Update, control_socket};
 
 const ROLE: &str = "TWINPAGE_TEST_SHARING";
 const FILE: &str = "TWINPAGE_TEST_REGION";
@@ -259,12 +259,16 @@ fn the_process_that_has_the_region_open_is_killed_and_what_it_answered_is_kept()
     region.close().unwrap();
 }
 
-/// A connection on which the request to share was answered.
-fn connect(path: &Path) -> UnixStream {
+/// The socket of a region.
+fn address(path: &Path) -> SocketAddr {
     let found = std::fs::metadata(path).unwrap();
     let name = format!("twinpage-region-{:x}-{:x}", found.dev(), found.ino());
-    let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
-    let mut stream = UnixStream::connect_addr(&address).unwrap();
+    SocketAddr::from_abstract_name(name.as_bytes()).unwrap()
+}
+
+/// A connection on which the request to share was answered.
+fn connect(path: &Path) -> UnixStream {
+    let mut stream = UnixStream::connect_addr(&address(path)).unwrap();
     let functions = <Account<'static> as twinpage::objects::Object>::FUNCTIONS;
     let functions: Vec<_> = functions.iter().map(|function| function.signature).collect();
     let request = format!("{{\"ask\":\"share\",\"object\":\"account\",\"functions\":{functions:?}}}\n");
@@ -293,6 +297,58 @@ fn send(path: &Path, frames: &[Vec<u8>]) -> Vec<u8> {
 /// A call as it is sent: what is asked (0 deferrable, 1 instant, 2 one that reads), function, lane, arguments.
 fn call(asked: u8, function: u16, lane: Option<u64>, arguments: &[u8]) -> Vec<u8> {
     postcard::to_stdvec(&(asked, function, lane, arguments)).unwrap()
+}
+
+/// A byte now and then, for as long as they are taken: how long that is.
+fn asks_slowly(stream: &UnixStream) -> Duration {
+    let began = Instant::now();
+    while (&*stream).write_all(b" ").is_ok() && began.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    began.elapsed()
+}
+
+#[test]
+fn a_request_has_one_deadline_and_a_close_does_not_wait_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("account.twin");
+    let region = open(&path);
+    let slow = UnixStream::connect_addr(&address(&path)).unwrap();
+    let asked = std::thread::spawn(move || asks_slowly(&slow));
+    control_socket::statistics(&path).unwrap(); // after the other, which has a few seconds
+    assert!(asked.join().unwrap() < Duration::from_secs(20));
+    let slow = UnixStream::connect_addr(&address(&path)).unwrap();
+    let asked = std::thread::spawn(move || asks_slowly(&slow));
+    std::thread::sleep(Duration::from_millis(200));
+    let began = Instant::now();
+    region.close().unwrap();
+    assert!(
+        began.elapsed() < Duration::from_millis(1500),
+        "{:?}",
+        began.elapsed()
+    );
+    asked.join().unwrap();
+}
+
+/// A process of the same user that says what is not so, as one in another container may.
+#[test]
+fn a_backup_that_is_not_there_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("account.twin");
+    let to = folder.path().join("copy.twin");
+    open(&path).close().unwrap();
+    let other = std::os::unix::net::UnixListener::bind_addr(&address(&path)).unwrap();
+    let region = open(&path); // nobody can ask about it, and all else is as ever
+    let answered = std::thread::spawn(move || {
+        let (mut stream, _) = other.accept().unwrap();
+        let mut request = String::new();
+        BufReader::new(&stream).read_line(&mut request).unwrap();
+        stream.write_all(b"{\"epoch\": 17}\n").unwrap();
+    });
+    let why = control_socket::backup(&path, &to).unwrap_err().to_string();
+    assert!(why.contains("no file is") && why.contains("copy.twin"), "{why}");
+    answered.join().unwrap();
+    region.close().unwrap();
 }
 
 #[test]

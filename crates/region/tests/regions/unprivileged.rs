@@ -4,19 +4,28 @@ use crate::support::name;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
-use twinpage::{Error, Region};
+use twinpage::{Error, Region, control_socket};
 
 const CHILD: &str = "TWINPAGE_TEST_UNPRIVILEGED";
 const BYTES: usize = 1 << 20;
 
-/// Reruns one test as user `nobody`, in a temporary directory.
-fn child(test: &str) {
+/// A temporary directory for any user.
+fn folder_of_all() -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    folder
+}
+
+/// Reruns one test as user `nobody`, in a temporary directory.
+fn child(test: &str) {
+    child_in(folder_of_all().path(), test);
+}
+
+fn child_in(folder: &Path, test: &str) {
     // Where any user may run it. By a process of its own: a child of another test would hold what this one
     // writes, and a program that is open for writing cannot be run.
-    let program = folder.path().join("test");
+    let program = folder.join("test");
     let copied = Command::new("cp")
         .args([&std::env::current_exe().unwrap(), &program])
         .status();
@@ -36,8 +45,8 @@ fn child(test: &str) {
     let done = command
         .arg(&program)
         .args(["--exact", &name(module_path!(), test), "--nocapture"])
-        .env(CHILD, folder.path())
-        .current_dir(folder.path())
+        .env(CHILD, folder)
+        .current_dir(folder)
         .output()
         .expect("setpriv, of util-linux");
     let said = String::from_utf8_lossy(&done.stderr);
@@ -132,6 +141,41 @@ fn without_page_faults_all_is_loaded_at_once() {
         return;
     }
     child("without_page_faults_all_is_loaded_at_once");
+}
+
+/// Any process can take the name of a region's socket before the one that opens the region.
+#[test]
+fn what_another_user_answers_for_a_region_is_not_believed() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::{fs::MetadataExt, net};
+    let at = |folder: &Path| folder.join("region");
+    if let Some(folder) = std::env::var_os(CHILD) {
+        let found = std::fs::metadata(at(Path::new(&folder))).unwrap();
+        let name = format!("twinpage-region-{:x}-{:x}", found.dev(), found.ino());
+        let address = net::SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
+        let (mut stream, _) = net::UnixListener::bind_addr(&address).unwrap().accept().unwrap();
+        let _ = stream.write_all(b"{\"epoch\": 17}\n");
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: another user that takes a socket: it takes root to be one");
+        return;
+    }
+    let folder = folder_of_all();
+    let (path, to) = (at(folder.path()), folder.path().join("copy"));
+    make(&path);
+    let name = "what_another_user_answers_for_a_region_is_not_believed";
+    std::thread::scope(|scope| {
+        let child = scope.spawn(|| child_in(folder.path(), name));
+        let why = loop {
+            match control_socket::backup(&path, &to).unwrap_err().to_string() {
+                why if why.contains("no program") && !child.is_finished() => std::thread::yield_now(),
+                why => break why,
+            }
+        };
+        assert!(why.contains("65534") && why.contains("not believed"), "{why}");
+    });
+    assert!(!to.exists());
 }
 
 /// As container engines do by default; and no process may open the device node.
