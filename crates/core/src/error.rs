@@ -12,11 +12,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The system refused a read or a write. The checkpoint is whole; the store is poisoned if it was a write.
-    #[error("{what} at byte {at}: {source}")]
+    #[error("{what}{}: {source}", place(*at))]
     Io {
         /// The attempted operation, naming the file.
         what: String,
-        /// Where on the medium, in bytes.
+        /// Where on the medium, in bytes; 0 also where no byte is meant.
         at: u64,
         /// The system's error.
         source: io::Error,
@@ -55,6 +55,13 @@ pub enum Error {
     /// A value given by the caller is impossible.
     #[error("{0}")]
     Invalid(String),
+}
+
+fn place(at: u64) -> String {
+    match at {
+        0 => String::new(),
+        at => format!(" at byte {at}"),
+    }
 }
 
 impl Error {

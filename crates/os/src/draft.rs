@@ -12,6 +12,9 @@ use twinpage_core::{Error, Result};
 
 /// Hexadecimal digits of the random number in a hidden name.
 const DIGITS: usize = 16;
+/// The most bytes of a name: path_resolution(7).
+const NAME_BYTES: usize = 255;
+const TAIL: &str = ".new";
 
 /// A file in the making. It is removed when dropped without a name.
 #[derive(Debug)]
@@ -22,8 +25,8 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Makes a file that will be `path`: `make` does, under a hidden name like `.orders.twin.0123456789abcdef.new`. It is
-    /// locked then. What crashes left of earlier ones is removed.
+    /// Makes a file that will be `path`: `make` does, under a hidden name like `.orders.twin.0123456789abcdef.new`, which has
+    /// the beginning of a name that is too long for that. It is locked then. What crashes left of earlier ones is removed.
     ///
     /// # Errors
     /// [`Error::Invalid`] when `path` names no file; those of `make`, and of [`Lock::take`].
@@ -85,8 +88,12 @@ impl Drop for Draft {
     }
 }
 
+/// What stands before and behind the number. Of a name that would be too long with it, the beginning.
 fn parts(path: &Path) -> Option<(String, &'static str)> {
-    Some((format!(".{}.", path.file_name()?.to_string_lossy()), ".new"))
+    let name = path.file_name()?.to_string_lossy();
+    let room = NAME_BYTES - "..".len() - DIGITS - TAIL.len();
+    let name = &name[..name.floor_char_boundary(room)];
+    Some((format!(".{name}."), TAIL))
 }
 
 /// Removes what crashes left of files of this name in the making. Those still in the making are locked.
@@ -150,6 +157,21 @@ mod tests {
         assert!(!left.exists() && held.exists());
         for other in others {
             assert!(other.exists(), "{other:?} is a user's own");
+        }
+    }
+
+    #[test]
+    fn the_longest_names_there_are_have_drafts() {
+        let folder = tempfile::tempdir().unwrap();
+        for length in [232, 233, 234, 254, 255] {
+            for letter in ["x", "ä", "x\u{1f980}"] {
+                let mut name = letter.repeat(length / letter.len());
+                name.push_str(&"y".repeat(length - name.len()));
+                let path = folder.path().join(&name);
+                let make = |at: &Path| Ok::<_, Failed>(File::create_new(at).unwrap());
+                let (draft, _) = Draft::make(&path, make).unwrap();
+                assert!(draft.name(&path).unwrap() && path.exists());
+            }
         }
     }
 

@@ -94,7 +94,7 @@ impl Options {
 
     fn open_existing(&self, path: &Path, lock: Lock, stores: &impl Stores) -> Result<Region> {
         let durability = self.durability_at(path)?;
-        let medium = AnyMedium::open(path, durability, Access::ReadWrite)?;
+        let medium = AnyMedium::open(path, durability, Access::ReadWrite).map_err(|e| not_ours(path, e))?;
         let mut region = self.recover(medium, Some(lock), Some((path, durability)), stores)?;
         region.listen(path, durability);
         Ok(region)
@@ -154,6 +154,23 @@ impl Options {
             Some((file, _)) => error.in_file(file),
             None => error,
         })
+    }
+}
+
+/// Names the way to read a file that may not be written.
+fn not_ours(path: &Path, error: twinpage_core::Error) -> Error {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    match error {
+        twinpage_core::Error::Io { source, .. }
+            if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem) =>
+        {
+            let what = format!(
+                "opening {} to write (`Reader::open` only reads it)",
+                path.display()
+            );
+            Error::system(what, source)
+        }
+        other => other.into(),
     }
 }
 

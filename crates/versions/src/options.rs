@@ -198,6 +198,7 @@ fn create(
     let direct: Arc<dyn Direct> = match is_copied(&direct, wanted) {
         true => Arc::new(CopiedFile::open(draft.path())?),
         false => {
+            direct.rename(path); // the draft is an inner matter: an error names the file it will become
             direct.grow(wanted.file_bytes())?;
             direct.populate(&(0..wanted.file_bytes()));
             Arc::new(direct)

@@ -352,6 +352,7 @@ fn an_array_without_room_leaves_no_file() {
         matches!(error, Error::Store(twinpage_core::Error::Full { .. })),
         "{error}"
     );
+    assert!(error.to_string().contains("/array"), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     // One that is there stays as it is.
     let mut array = Versions::<[u8; 4096], 3>::open(&path, 10, |_| [7; 4096]).unwrap();

@@ -160,3 +160,19 @@ fn generic_types_have_an_empty_value() {
         .unwrap();
     assert_eq!(region.read(|v| (of.get(v).state as u8, of.get(v).value)), (0, 3));
 }
+
+/// A region is made under a hidden name, which is longer than its own.
+#[test]
+fn the_longest_name_of_a_file_is_one_of_a_region() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x".repeat(255));
+    drop(
+        Region::open(&path)
+            .unwrap()
+            .root_with::<u64>("count", |_| 5)
+            .unwrap(),
+    );
+    let region = Region::open(&path).unwrap();
+    let count = region.root::<u64>("count").unwrap();
+    assert_eq!(region.read(|v| *count.get(v)), 5);
+}

@@ -143,6 +143,24 @@ fn without_page_faults_all_is_loaded_at_once() {
     child("without_page_faults_all_is_loaded_at_once");
 }
 
+#[test]
+fn a_file_that_may_only_be_read_is_refused_with_the_way_to_read_it() {
+    if let Some(folder) = std::env::var_os(CHILD) {
+        let path = Path::new(&folder).join("region");
+        make(&path);
+        let mut rights = std::fs::metadata(&path).unwrap().permissions();
+        rights.set_readonly(true);
+        std::fs::set_permissions(&path, rights).unwrap();
+        let refused = Region::open(&path).unwrap_err().to_string();
+        for part in ["region to write", "`Reader::open`", "Permission denied"] {
+            assert!(refused.contains(part), "{refused}");
+        }
+        assert!(!refused.contains("at byte"), "{refused}");
+        return;
+    }
+    child("a_file_that_may_only_be_read_is_refused_with_the_way_to_read_it");
+}
+
 /// Any process can take the name of a region's socket before the one that opens the region.
 #[test]
 fn what_another_user_answers_for_a_region_is_not_believed() {
