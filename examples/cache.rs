@@ -5,6 +5,8 @@
 //! cargo run --release --example cache -- cache.twin check
 //! ```
 //!
+//! In a package of its own it needs the edition of 2024, `twinpage`, and `fastrand`.
+//!
 //! Values of 4 KiB that are slow to make are kept in a map, linked from the newest use to the oldest. The region holds
 //! 64 MiB of them and has a memory budget of 8 MiB: pages that were not used for long go, and are loaded from the file
 //! when they are touched. A second run, or one after a kill, begins with a full cache.

@@ -4,6 +4,8 @@
 //! printf '7 1 5\n7 2 7\n7 2 7\n' | cargo run --release --example raft -- group     # 5, 12, 12
 //! ```
 //!
+//! In a package of its own it needs the edition of 2024, `twinpage`, and `serde` with its feature `derive`.
+//!
 //! A request is `CLIENT NUMBER AMOUNT`: the amount is added to the client's total, once for each number. It is answered
 //! when a majority of the members has it in its log.
 //!

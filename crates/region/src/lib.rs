@@ -4,6 +4,17 @@
 //! program writes there, inside an update, is marked line by line ([`marks`]); a checkpoint makes the
 //! marked lines durable all at once or not at all.
 //!
+//! The crate is `crates/region` of its repository, and of the edition of 2024:
+//!
+//! ```toml
+//! [package]
+//! name = "orders"
+//! edition = "2024"
+//!
+//! [dependencies]
+//! twinpage = { path = "twinpage/crates/region" } # where the repository is
+//! ```
+//!
 //! ```
 //! use std::time::Duration;
 //! use twinpage::collections::{HashMap, String};
