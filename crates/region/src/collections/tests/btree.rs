@@ -418,7 +418,8 @@ fn a_range_that_ends_before_it_begins_is_as_in_std() {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     let back = (Included(4), Included(2));
     let window = Window::volatile().unwrap();
-    let heap = Heap::create(&window, 1).unwrap();
+    // SAFETY: nothing of a region or of another heap is in sight.
+    let heap = unsafe { Heap::create(&window, 1) }.unwrap();
     let fill = || [(1_u8, 1_u8), (5, 5)];
     let mut theirs = std::collections::BTreeMap::from(fill());
     let mut ours = BTreeMap::from_iter_in(fill(), heap);
