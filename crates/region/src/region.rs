@@ -145,7 +145,10 @@ impl Region {
         change(&Update::new(view))
     }
 
-    /// Reads the region: roots are read with the view that `look` is given. It costs nothing.
+    /// Reads the region: roots are read with the view that `look` is given. It costs two stores of a count of this thread's.
+    ///
+    /// An update inside it lasts until the reading ends, as what it made may, and no checkpoint is made before: keep such a
+    /// reading short.
     ///
     /// A region that was opened for sections is read between two of them: no section runs meanwhile, and other readings
     /// may.

@@ -121,7 +121,8 @@ impl<T: Persist> Shared<T> {
         }
     }
 
-    /// As [`Shared::lock`], to read only. In a reading it begins an update, which lasts until the lock is let go.
+    /// As [`Shared::lock`], to read only. In a reading it begins an update, which lasts until the reading ends, as a copy of
+    /// what is locked may: no checkpoint is made before.
     ///
     /// # Panics
     /// In an update or a reading of another region, and when this thread holds the lock already.
