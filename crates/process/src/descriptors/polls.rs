@@ -192,10 +192,10 @@ fn look_at_edges(
     let is_elsewhere = |interest: &Interest| interest.target != tables::number(at.table, interest.fd);
     let is_stuck =
         |interest: &Interest| at.tid.is_none() || interest.events & EXCLUSIVE != 0 || is_elsewhere(interest);
-    if interests
-        .iter()
-        .any(|interest| tells_signals(interest) && is_stuck(interest))
-    {
+    let consumed = EDGE | ONCE;
+    let any_stuck = (interests.iter())
+        .any(|interest| is_stuck(interest) && (interest.events & consumed != 0 || tells_signals(interest)));
+    if any_stuck && interests.iter().any(&tells_signals) {
         return Ok(()); // all may still be to be told
     }
     let look = |error: rustix::io::Errno| Error::target("cannot look at a poll descriptor", error.into());
@@ -205,12 +205,7 @@ fn look_at_edges(
     let mut asked = [PollFd::new(&ours, PollFlags::IN)];
     let now = Timespec::default();
     let ready = rustix::io::retry_on_intr(|| poll(&mut asked, Some(&now))).map_err(look)? > 0;
-    let consumed = EDGE | ONCE;
-    if ready
-        && interests
-            .iter()
-            .any(|interest| interest.events & consumed != 0 && is_stuck(interest))
-    {
+    if ready && any_stuck {
         return Ok(()); // the same
     }
     let mut waiting = HashSet::new();
