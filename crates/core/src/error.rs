@@ -12,7 +12,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The system refused a read or a write. The checkpoint is whole; the store is poisoned if it was a write.
-    #[error("{what}{}: {source}", place(*at))]
+    #[error("{what}{}: {source}", if *at == 0 { String::new() } else { format!(" at byte {at}") })]
     Io {
         /// The attempted operation, naming the file.
         what: String,
@@ -55,13 +55,6 @@ pub enum Error {
     /// A value given by the caller is impossible.
     #[error("{0}")]
     Invalid(String),
-}
-
-fn place(at: u64) -> String {
-    match at {
-        0 => String::new(),
-        at => format!(" at byte {at}"),
-    }
 }
 
 impl Error {
