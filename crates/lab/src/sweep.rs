@@ -10,6 +10,7 @@ use crate::experiment::{Experiment, Report};
 use crate::machine::Outcome;
 use crate::provenance::Provenance;
 use crate::schemes::SchemeName;
+use crate::threads;
 use crate::workload::image::Images;
 use crate::workload::list;
 use rayon::prelude::*;
@@ -193,10 +194,8 @@ impl Sweep {
             tell(done.fetch_add(1, Ordering::Relaxed) + 1, asked.len());
             Ok(report)
         };
-        let threads = rayon::ThreadPoolBuilder::new().num_threads(self.jobs.unwrap_or(0));
-        let threads = threads.build().map_err(|why| why.to_string())?;
-        let reports =
-            threads.install(|| asked.par_iter().map(run).collect::<Result<Vec<Report>, String>>())?;
+        let reports = threads(self.jobs)?
+            .install(|| asked.par_iter().map(run).collect::<Result<Vec<Report>, String>>())?;
         let mut machines = BTreeMap::new();
         for (_, config, ..) in &asked {
             let machine = serde_json::to_value(config).map_err(|why| why.to_string())?;

@@ -3,6 +3,7 @@
 
 use super::Tell;
 use crate::provenance::Provenance;
+use crate::threads;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,8 +56,7 @@ pub(super) fn each<K: Sync, R: Send>(
     tell: Tell<'_>,
     run: impl Fn(&K) -> Result<(String, R), String> + Sync,
 ) -> Result<BTreeMap<String, R>, String> {
-    let threads = rayon::ThreadPoolBuilder::new().num_threads(jobs.unwrap_or(0));
-    let threads = threads.build().map_err(|why| why.to_string())?;
+    let threads = threads(jobs)?;
     let done = AtomicUsize::new(0);
     let one = |key: &K| {
         let (name, run) = run(key)?;

@@ -14,6 +14,7 @@ use crate::config::Described;
 use crate::config::machine::Config;
 use crate::experiment::Experiment;
 use crate::schemes::SchemeName;
+use crate::threads;
 use crate::workload::image::Images;
 use crate::workload::list::{self, Setting};
 use rayon::prelude::*;
@@ -118,8 +119,7 @@ impl<'a> Work<'a> {
         let mut lengths: BTreeMap<usize, u64> = self.keys.iter().map(|key| (key.workload, first)).collect();
         let mut runs = Runs::default();
         let mut open = self.keys.clone();
-        let threads = rayon::ThreadPoolBuilder::new().num_threads(self.request.jobs.unwrap_or(0));
-        let threads = threads.build().map_err(|why| why.to_string())?;
+        let threads = threads(self.request.jobs)?;
         while !open.is_empty() {
             let all = || {
                 let runs = open.par_iter().map(|key| self.run(key, lengths[&key.workload]));
