@@ -211,7 +211,11 @@ impl Stdio {
 
     /// Programs on its terminals are to draw their screen again when it runs, which most do only where the size changes.
     pub fn draw_again(&self) {
-        self.shared.lock().size_later = Some(Instant::now());
+        let mut state = self.shared.lock();
+        state.size_later = Some(Instant::now() + terminal::OTHER_SIZE);
+        state.resize();
+        drop(state);
+        self.shared.wake();
     }
 
     /// The program runs: from now on it is fed, and sees its terminal change size. What is taken from
