@@ -162,6 +162,8 @@ pub struct Program {
     early_us: f64,
     /// The stops that are not noted yet.
     pub stops: Vec<Stop>,
+    /// Programs on its terminal are to draw their screen again when it goes on: it was resumed.
+    draws_again: bool,
 }
 
 /// What a program needs besides its process.
@@ -287,6 +289,7 @@ impl Program {
             spare: Vec::new(),
             early_us: 0.0,
             stops: Vec::new(),
+            draws_again: false,
         };
         if let Some(ending) = carried.ended {
             program.end(ending);
@@ -341,6 +344,9 @@ impl Program {
     /// When a thread refuses to, or what one had stopped for cannot be answered.
     pub fn begin(&mut self) -> Result<()> {
         self.go_on_all()?;
+        if std::mem::take(&mut self.draws_again) {
+            self.streams.draw_again();
+        }
         let mut stops = std::mem::take(&mut self.unanswered).into_iter();
         stops.try_for_each(|(tid, status)| self.handle(tid, status))
     }

@@ -8,11 +8,11 @@ impl Program {
     /// Programs in the foreground of the terminal that handle a change of its size draw the screen again, where keys are
     /// read there: it may show something else than at the checkpoint. Many do so only where it is another size: for a moment
     /// it is. Where lines are read, none hears anything.
-    pub(super) fn redraw(&self, context: &Context) {
+    pub(super) fn redraw(&mut self, context: &Context) {
         if !self.streams.takes_whole_terminal() {
             return;
         }
-        self.streams.draw_again();
+        self.draws_again = true;
         let in_foreground = |one: &&Context| {
             let first = context.fixed.pid;
             let mut members = context.tree.members.iter();

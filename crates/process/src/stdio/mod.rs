@@ -209,7 +209,7 @@ impl Stdio {
             .map(|(_, stream)| *stream)
     }
 
-    /// Programs on its terminals are to draw their screen again when it runs, which most do only where the size changes.
+    /// Programs on its terminals are to draw their screen again, which most do only where the size changes.
     pub fn draw_again(&self) {
         let mut state = self.shared.lock();
         state.size_later = Some(Instant::now() + terminal::OTHER_SIZE);
@@ -223,7 +223,6 @@ impl Stdio {
     pub fn begin(&self) {
         let mut state = self.shared.lock();
         state.begun = true;
-        state.size_later = state.size_later.map(|_| Instant::now() + terminal::OTHER_SIZE);
         state.resize();
         drop(state);
         self.shared.wake();
