@@ -1,6 +1,6 @@
 // A program that holds what has no ordinary name, and knows what each must be.
 //
-// - places (O_PATH) of a directory, a file and a symbolic link; names that are not UTF-8, hold a line end
+// - places (O_PATH) of a directory, a file, a symbolic link, named and other pipes, sockets and its own output; names that are not UTF-8, hold a line end
 //   or a backslash, or end as the kernel marks what is deleted;
 // - mapped files that were unlinked or replaced; a working directory and an open one that were removed;
 // - positions in files of /proc; what it wrote to them about itself.
@@ -13,7 +13,9 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 enum { SIZE = 3 * 4096 };
@@ -29,6 +31,60 @@ static int new_file(const char *name, uint64_t seed, size_t size) {
 // ---- places ----
 
 static int place_dir, place_file, place_link;
+static int fifo_place, socket_place, bound_place, pipe_place, output_place, pipe_ends[2];
+
+static int bound_socket(const char *name) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    strcpy(address.sun_path, name);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(fd >= 0 && !bind(fd, (struct sockaddr *)&address, sizeof address), "bind %s", name);
+    return fd;
+}
+
+static int place_of(int fd) {
+    char name[32];
+    sprintf(name, "/proc/self/fd/%d", fd);
+    int place = open(name, O_PATH);
+    CHECK(place >= 0, "open the place of %d", fd);
+    return place;
+}
+
+// What is no file: named pipes, sockets, pipes, the program's own output.
+static void special_places_start(void) {
+    CHECK(!mkfifo("fifo", 0600) && !close(bound_socket("left")) && bound_socket("bound") >= 0, "make them");
+    fifo_place = open("fifo", O_PATH);
+    socket_place = open("left", O_PATH);
+    bound_place = open("bound", O_PATH);
+    CHECK(fifo_place >= 0 && socket_place >= 0 && bound_place >= 0, "open their places");
+    // The place has a lower number than the ends.
+    int hole = dup(fifo_place);
+    CHECK(!pipe(pipe_ends) && fcntl(pipe_ends[1], F_SETPIPE_SZ, 8192) == 8192 && !close(hole), "a pipe");
+    pipe_place = place_of(pipe_ends[0]);
+    CHECK(pipe_place == hole, "the place is %d", pipe_place);
+    output_place = place_of(1);
+}
+
+static void special_place(int place, mode_t type) {
+    struct stat st;
+    char byte;
+    CHECK(!fstat(place, &st) && (!type || (st.st_mode & S_IFMT) == type), "place %d has mode %o", place, st.st_mode);
+    CHECK(fcntl(place, F_GETFL) & O_PATH, "place %d is open", place);
+    CHECK(read(place, &byte, 1) == -1 && errno == EBADF, "place %d was read", place);
+    CHECK(write(place, "x", 1) == -1 && errno == EBADF, "place %d was written", place);
+}
+
+static void special_places_step(void) {
+    struct stat place, end;
+    special_place(fifo_place, S_IFIFO);
+    special_place(socket_place, S_IFSOCK);
+    special_place(bound_place, S_IFSOCK);
+    special_place(pipe_place, S_IFIFO);
+    special_place(output_place, 0);
+    CHECK(!fstat(pipe_place, &place) && !fstat(pipe_ends[0], &end) && place.st_ino == end.st_ino, "it is another pipe");
+    CHECK(!fstat(output_place, &place) && !fstat(1, &end) && place.st_ino == end.st_ino, "it is another output");
+    CHECK(!fstat(bound_place, &place) && !stat("bound", &end) && place.st_ino == end.st_ino, "it is another socket");
+    CHECK(fcntl(pipe_ends[0], F_GETPIPE_SZ) == 8192, "the pipe has another size");
+}
 
 static void places_start(void) {
     CHECK(!mkdir("place", 0700) && !symlink("place/file", "link"), "make a place");
@@ -37,6 +93,7 @@ static void places_start(void) {
     place_file = open("place/file", O_PATH);
     place_link = open("link", O_PATH | O_NOFOLLOW);
     CHECK(place_dir >= 0 && place_file >= 0 && place_link >= 0, "open a place");
+    special_places_start();
 }
 
 static void places_step(void) {
@@ -47,6 +104,7 @@ static void places_step(void) {
     CHECK(read(place_file, text, 1) == -1 && errno == EBADF, "a place was read");
     int fd = openat(place_dir, "file", O_RDONLY);
     CHECK(fd >= 0 && read(fd, text, sizeof text) == 10 && !close(fd), "openat");
+    special_places_step();
 }
 
 // ---- an absolute name, which starts at the root whatever descriptor comes with it ----
@@ -254,5 +312,6 @@ int main(int argc, char **argv) {
         printf("round %ld: %016llx\n", round, (unsigned long long)word);
         fflush(stdout);
     }
+    CHECK(!unlink("fifo") && !unlink("left") && !unlink("bound"), "remove what is no file");
     return 0;
 }

@@ -52,6 +52,7 @@ pub(super) fn describe(
     let file_type = FileType::from_raw_mode(stat.st_mode);
     let kind = match files.streams.identify(stat.st_dev, stat.st_ino) {
         Some(stream) => DescriptorKind::Stream(stream),
+        None if flags.contains(OFlags::PATH) => place(fd, path, stat)?,
         None if file_type == FileType::Socket && pairs.has(stat.st_ino) => {
             DescriptorKind::Pair(pairs.describe(stat.st_ino, ours)?)
         }
@@ -65,7 +66,6 @@ pub(super) fn describe(
         None if file_type == FileType::Socket && is_unix(ours.as_fd()) => {
             unix_socket(pid, stat.st_ino, ours, pairs, files.sockets.replies)?
         }
-        None if flags.contains(OFlags::PATH) => place(fd, path, stat)?,
         None if file_type == FileType::RegularFile && is_pseudo(ours) => DescriptorKind::Pseudo { path },
         None if file_type == FileType::RegularFile => {
             match files.objects.identify(ours.as_fd(), stat, files.recorder)? {
@@ -83,6 +83,7 @@ pub(super) fn describe(
         },
     };
     let notice = match file_type {
+        _ if flags.contains(OFlags::PATH) => None, // it is no open file that is ready for anything
         FileType::Fifo | FileType::Socket if kind.is_own() => Notice::of(ours.as_fd(), flags, pid)?,
         _ if flags.contains(Notice::FLAG) => {
             let why = "sends signals when it is ready (O_ASYNC), which is captured of pipes and sockets alone; the program may have a setting to wait in another way, or goes on without checkpoints while it is open: --on-uncapturable warn";
@@ -163,9 +164,18 @@ fn internet(fd: i32, inode: u64, ours: &OwnedFd, sockets: &Sockets) -> Result<De
 
 /// A descriptor made with `O_PATH`, whatever is there.
 fn place(fd: i32, path: PathBuf, stat: &Stat) -> Result<DescriptorKind> {
-    let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    let file_type = FileType::from_raw_mode(stat.st_mode);
+    let is_nameless = path.is_relative(); // pipe:[123]
     match GoneDirectory::of(stat) {
-        Some(gone) if is_directory => Ok(DescriptorKind::GoneDirectory(gone)),
+        None if is_nameless && file_type == FileType::Fifo => Ok(DescriptorKind::Pipe {
+            inode: stat.st_ino,
+            capacity: 0, // its ends tell it
+        }),
+        None if is_nameless => Err(Error::Unsupported(format!(
+            "descriptor {fd} is {}, opened with O_PATH, which is captured of files and pipes alone: close it when it is not used any more",
+            path.display()
+        ))),
+        Some(gone) if file_type == FileType::Directory => Ok(DescriptorKind::GoneDirectory(gone)),
         Some(_) => Err(deleted(fd, &path)),
         None => Ok(DescriptorKind::Place {
             path,

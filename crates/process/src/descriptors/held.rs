@@ -271,6 +271,7 @@ impl Descriptors {
                 let at = rustix::fs::seek(ours(), SeekFrom::Current(0)).map_err(look)?;
                 Ok(Held::Offset { at, size: 0 })
             }
+            DescriptorKind::Pipe { .. } if descriptor.is_place_of_pipe() => Ok(Held::Nothing),
             DescriptorKind::Pipe { .. }
                 if descriptor.flags & libc::O_ACCMODE as u32 == libc::O_RDONLY as u32 =>
             {

@@ -192,6 +192,14 @@ pub struct Descriptor {
     pub notice: Option<Notice>,
 }
 
+impl Descriptor {
+    /// Whether it is a pipe, opened with `O_PATH`: it is no end.
+    pub(crate) fn is_place_of_pipe(&self) -> bool {
+        let is_pipe = matches!(self.kind, DescriptorKind::Pipe { .. });
+        is_pipe && self.flags & libc::O_PATH as u32 != 0
+    }
+}
+
 /// Descriptors by number.
 pub type List = BTreeMap<i32, Descriptor>;
 

@@ -22,7 +22,7 @@ use rustix::event::EventfdFlags;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, SealFlags, SeekFrom};
 use rustix::io::Errno;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -126,6 +126,7 @@ pub(super) fn open(
         streams: surroundings.streams.program_ends(),
         sockets: surroundings.sockets,
         moved,
+        bound: bound_files(context),
         pipes: BTreeMap::new(),
         stopped_ns: context.clocks.monotonic_ns,
         ends_given: BTreeSet::new(),
@@ -165,6 +166,21 @@ pub(super) fn open(
         terminal,
         _open: opener.open,
     })
+}
+
+/// The files that the program's Unix sockets are bound to.
+fn bound_files(context: &Context) -> HashSet<Ident> {
+    let files = context
+        .fixed
+        .descriptors
+        .iter()
+        .filter_map(|descriptor| match &descriptor.kind {
+            DescriptorKind::Unix(named) if named.mode.is_some() => named.name.file(),
+            _ => None,
+        });
+    files
+        .filter_map(|file| Some(Ident::from(&rustix::fs::lstat(file).ok()?)))
+        .collect()
 }
 
 /// The pseudo-terminals that the program had, by number.
@@ -266,6 +282,8 @@ pub(super) struct Opener<'a> {
     sockets: &'a MadeSockets,
     /// Inodes that changed when files were rolled back.
     moved: &'a [(Ident, Ident)],
+    /// The files of its Unix sockets, which were made again.
+    bound: HashSet<Ident>,
     /// Both ends of the pipes that were made, by the old pipe's number.
     pub(super) pipes: BTreeMap<u64, (i32, i32)>,
     /// The program's monotonic clock at the stop.
@@ -298,12 +316,16 @@ impl Opener<'_> {
                 own_path(descriptor, fixed.pid).is_some() || late.contains_key(&descriptor.shares);
             !comes_later && !matches!(descriptor.kind, DescriptorKind::Pair(_))
         };
-        // What is done to files while others are opened is none of the program's news.
-        let (watching, plain): (Vec<_>, Vec<_>) = (fixed.descriptors.iter())
+        // What is done to files while others are opened is none of the program's news. A pipe is made by its ends, which
+        // know its size.
+        let is_late = |descriptor: &Descriptor| {
+            descriptor.kind == DescriptorKind::Inotify || descriptor.is_place_of_pipe()
+        };
+        let (late, plain): (Vec<_>, Vec<_>) = (fixed.descriptors.iter())
             .zip(&context.live.held)
             .filter(others)
-            .partition(|(descriptor, _)| descriptor.kind == DescriptorKind::Inotify);
-        for (descriptor, held) in plain.into_iter().chain(watching) {
+            .partition(|(descriptor, _)| is_late(descriptor));
+        for (descriptor, held) in plain.into_iter().chain(late) {
             let source = match sources.get(&descriptor.shares) {
                 Some(source) if descriptor.shares != descriptor.fd => *source,
                 _ => self.open_again(descriptor, held)?,
@@ -486,7 +508,10 @@ impl Opener<'_> {
             }
             (DescriptorKind::Place { path, inode }, _) => {
                 let place = reopen(path, flags | OFlags::NOFOLLOW)?;
-                self.same_file(&place, path, *inode)?;
+                let stat = rustix::fs::fstat(&place).map_err(failed)?;
+                if !self.bound.contains(&Ident::from(&stat)) {
+                    self.same_file(&place, path, *inode)?;
+                }
                 self.keep(place)
             }
             (DescriptorKind::Pseudo { path }, Held::Offset { at, .. }) => {
@@ -595,6 +620,9 @@ impl Opener<'_> {
         let end =
             end.ok_or_else(|| Error::Damaged("context: a stream that was relayed is not any more".into()))?;
         let end = end.map_err(|source| Error::target("cannot give the program its streams", source))?;
+        if flags.contains(OFlags::PATH) {
+            return self.place_of(end.as_raw_fd(), flags);
+        }
         if !self.streams_given.insert(stream as usize) {
             return self.open_once_more(end.as_raw_fd(), flags);
         }
@@ -619,6 +647,13 @@ impl Opener<'_> {
         let opened = rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty());
         remove()?;
         opened
+    }
+
+    /// A place of what is open here at `fd`: open(2), `O_PATH`.
+    pub(super) fn place_of(&mut self, fd: i32, flags: OFlags) -> Result<i32> {
+        let path = PathBuf::from(format!("/proc/self/fd/{fd}"));
+        let place = reopen(&path, flags - OFlags::NOFOLLOW)?; // that would be the link itself
+        self.keep(place)
     }
 
     /// Another open file of what is open here at `fd`, with flags of its own.

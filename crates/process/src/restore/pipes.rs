@@ -86,7 +86,9 @@ impl Opener<'_> {
             Some(ends) => *ends,
             None => {
                 let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
-                rustix::pipe::fcntl_setpipe_size(&write, capacity as usize).map_err(failed)?;
+                if !descriptor.is_place_of_pipe() {
+                    rustix::pipe::fcntl_setpipe_size(&write, capacity as usize).map_err(failed)?;
+                }
                 let ends = (self.keep(read)?, self.keep(write)?);
                 self.pipes.insert(inode, ends);
                 ends
@@ -114,6 +116,9 @@ impl Opener<'_> {
             _ => {}
         }
         let flags = OFlags::from_bits_retain(descriptor.flags);
+        if descriptor.is_place_of_pipe() {
+            return self.place_of(read, flags);
+        }
         let end = match flags & OFlags::ACCMODE {
             OFlags::RDONLY => read,
             OFlags::WRONLY => write,
