@@ -335,6 +335,12 @@ impl Context {
         std::iter::once(self).chain(&self.members)
     }
 
+    /// Whether a thread has an alternate stack that a delivery disarms.
+    pub(crate) fn disarms(&self) -> bool {
+        self.processes()
+            .any(|one| one.fixed.threads.iter().any(ThreadState::disarms))
+    }
+
     /// The tables of chunks: of the program first, then of its living descendants.
     #[must_use]
     pub fn page_tables(&self) -> Vec<&[u8]> {

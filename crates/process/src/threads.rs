@@ -29,7 +29,7 @@ pub struct ThreadRegisters {
     pub extended: Vec<u8>,
 }
 
-/// State of a thread that changes only by a watched call.
+/// State of a thread that changes only by a watched call; an alternate stack with [`SS_AUTODISARM`] also by a delivery.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ThreadState {
     /// Its id.
@@ -54,6 +54,21 @@ pub struct ThreadState {
     /// (version 8).
     #[serde(skip)]
     pub keeps_capabilities: bool,
+}
+
+impl ThreadState {
+    /// Whether a delivery disarms its alternate stack, or may have done so.
+    pub(crate) fn disarms(&self) -> bool {
+        self.alternate_stack.1 & SS_AUTODISARM != 0
+    }
+
+    /// Its alternate stack, as sigaltstack(2) said it.
+    pub(crate) fn told_stack(&self) -> (u64, u32, u64) {
+        match self.alternate_stack {
+            (address, DISARMED, size) => (address, libc::SS_DISABLE as u32, size),
+            told => told,
+        }
+    }
 }
 
 /// Signals that wait for a thread, or for the process when `tid` is 0.
@@ -161,11 +176,18 @@ pub fn wait_for_end(tid: Tid) -> Result<()> {
     }
 }
 
-/// Reads the steady state of a stopped thread.
+/// What the kernel says of an alternate stack while a handler runs on one with [`SS_AUTODISARM`]: there is none.
+const DISARMED: u32 = libc::SS_DISABLE as u32 | SS_AUTODISARM;
+
+/// Flag of an alternate stack that a delivery disarms, and the handler's return arms: sigaltstack(2).
+pub const SS_AUTODISARM: u32 = 1 << 31;
+
+/// Reads the steady state of a stopped thread. Where a delivery may disarm its alternate stack (`disarms`), one that has
+/// none is marked, so that a resume knows.
 ///
 /// # Errors
 /// `ESRCH` when it died.
-pub fn steady(process: &Process, tid: Tid) -> Result<ThreadState> {
+pub fn steady(process: &Process, tid: Tid, disarms: bool) -> Result<ThreadState> {
     let look = |source| Error::target(format!("cannot look at thread {tid}"), source);
     let mut calls = [
         Call::new(libc::SYS_sigaltstack, &[0, ROOM]),
@@ -194,10 +216,14 @@ pub fn steady(process: &Process, tid: Tid) -> Result<ThreadState> {
         nice,
         affinity,
     } = remote::scheduling(tid).map_err(look)?;
+    let mut stack_flags = word(8) as u32 & !(libc::SS_ONSTACK as u32);
+    if disarms && stack_flags == libc::SS_DISABLE as u32 {
+        stack_flags = DISARMED;
+    }
     Ok(ThreadState {
         tid,
         name,
-        alternate_stack: (word(0), word(8) as u32 & !(libc::SS_ONSTACK as u32), word(16)),
+        alternate_stack: (word(0), stack_flags, word(16)),
         clear_tid: word(32),
         scheduling: (policy, priority, nice, affinity),
         timer_slack_ns: calls[3].result().unwrap_or(0),

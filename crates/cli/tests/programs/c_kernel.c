@@ -3,7 +3,7 @@
 // - pipes with bytes in them, event counters and timers, watched by epoll (level, edge, one-shot): what
 //   epoll reports is exactly what the model says, and every byte comes out as it went in;
 // - blocked signals that stay pending for long, also queued ones with values, in order;
-// - dispositions, masks and the alternate stack, exactly as last set;
+// - dispositions, masks and the alternate stack, exactly as last set, also where a delivery disarms it;
 // - POSIX timers: identities, intervals, values, and time left that only shrinks;
 // - sleeps and waits that never end early; clocks that never go back.
 //
@@ -356,6 +356,31 @@ static void dispositions_step(void) {
     CHECK(stack.ss_sp == alternate && stack.ss_size == sizeof alternate && !stack.ss_flags, "the alternate stack moved");
 }
 
+// A handler whose alternate stack the kernel takes away as it runs, and gives back as it returns (SS_AUTODISARM).
+#ifndef SS_AUTODISARM
+#define SS_AUTODISARM (1U << 31)
+#endif
+static unsigned char disarmed[64 << 10];
+static volatile int was_disarmed;
+
+static void on_disarmed(int sig) {
+    stack_t stack;
+    spin((uint64_t)sig, 3000000);
+    was_disarmed = !sigaltstack(NULL, &stack) && !stack.ss_sp && stack.ss_flags == SS_DISABLE;
+}
+
+static void disarm_step(void) {
+    stack_t own = {.ss_sp = disarmed, .ss_size = sizeof disarmed, .ss_flags = (int)SS_AUTODISARM}, before, now;
+    CHECK(!sigaltstack(&own, &before), "sigaltstack");
+    was_disarmed = 0;
+    CHECK(!raise(SIGRTMIN + 11) && was_disarmed, "the alternate stack is armed in its handler");
+    spin(1, 1000000);
+    CHECK(!sigaltstack(NULL, &now), "sigaltstack");
+    CHECK(now.ss_sp == disarmed && now.ss_size == sizeof disarmed && now.ss_flags == (int)SS_AUTODISARM,
+          "the disarmed stack came back as %p, %zu, %x", now.ss_sp, now.ss_size, now.ss_flags);
+    CHECK(!sigaltstack(&before, NULL), "sigaltstack");
+}
+
 // A handler that serves one signal: the kernel takes it away as it runs (SA_RESETHAND). Set in one step, used in another.
 static volatile int served;
 static int is_set[2];
@@ -383,6 +408,8 @@ static void signals_start(void) {
     CHECK(!sigprocmask(SIG_SETMASK, &blocked, NULL), "sigprocmask");
     struct sigaction plain = {.sa_handler = on_plain};
     CHECK(!sigaction(SIGUSR2, &plain, NULL), "sigaction");
+    struct sigaction disarms = {.sa_handler = on_disarmed, .sa_flags = SA_ONSTACK};
+    CHECK(!sigaction(SIGRTMIN + 11, &disarms, NULL), "sigaction");
     for (int sig = 1; sig < 32; sig++) sigaction(sig, NULL, &dispositions[sig]);
     stack_t stack = {.ss_sp = alternate, .ss_size = sizeof alternate};
     CHECK(!sigaltstack(&stack, NULL), "sigaltstack");
@@ -458,7 +485,7 @@ int main(int argc, char **argv) {
     long rounds = scale(argc, argv, 100);
     pid_t pid = getpid();
     void (*steps[])(void) = {pipes_step,   pipes_step, pipes_step, counters_step, epoll_step,  moving_step,
-                             pending_step, mask_step,  once_step,  clocks_step,   timers_step, dispositions_step};
+                             pending_step, mask_step,  once_step,  disarm_step, clocks_step,   timers_step, dispositions_step};
     events_start();
     signals_start();
     timers_start();

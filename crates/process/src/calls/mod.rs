@@ -29,6 +29,7 @@ use self::descendants::is_plain_filter;
 use crate::error::{Error, Result};
 use crate::program::{Program, Thread, Until};
 use crate::syscalls::{self, Policy, Watch};
+use crate::threads::SS_AUTODISARM;
 use crate::timers::Dues;
 use rustix::fs::{FileType, OFlags};
 use std::ffi::OsString;
@@ -260,6 +261,9 @@ impl Program {
             return Ok(decision);
         }
         self.before_processors(watch);
+        if call.name == "sigaltstack" {
+            self.before_alternate_stack(call);
+        }
         if let Caller::Descendant { pid, .. } = call.by {
             self.members.about_to_change(pid, call.tid, watch);
             if watch.changes_the_first_alone() {
@@ -492,6 +496,12 @@ impl Program {
                 "this option is not captured; the program can go on without it",
             ),
         }
+    }
+
+    /// A delivery may disarm the thread's alternate stack from now on, which no call tells.
+    fn before_alternate_stack(&mut self, call: &Stopped) {
+        let flags = self.caller().read_u64(call.arguments[0] + 8).unwrap_or(0); // else the kernel refuses it
+        self.members.disarms |= flags as u32 & SS_AUTODISARM != 0;
     }
 
     fn before_prctl(&mut self, call: &Stopped) -> Decision {

@@ -183,9 +183,11 @@ impl Program {
         self.fixed_changed |= (self.kernel).refresh_actions(&self.process, tid, stale.actions)?;
         self.timers_set |= stale.interval_timers;
         for (tid, steady) in &mut self.steady {
-            if steady.is_none() {
-                *steady = Some(threads::steady(&self.process, *tid)?);
-                self.fixed_changed = true;
+            let disarms = self.members.disarms;
+            if steady.is_none() || disarms {
+                let now = Some(threads::steady(&self.process, *tid, disarms)?);
+                self.fixed_changed |= now != *steady;
+                *steady = now;
             }
         }
         self.stale = Dirty::NOTHING;

@@ -46,6 +46,8 @@ pub(super) struct Look<'a> {
     pub(super) stopped: bool,
     pub(super) clocks: Clocks,
     pub(super) machine: &'a Machine,
+    /// Whether alternate stacks may change without a call: sigaltstack(2), `SS_AUTODISARM`.
+    pub(super) disarms: bool,
 }
 
 impl Followed {
@@ -81,8 +83,9 @@ impl Followed {
         self.rest.keep_doubtful(process);
         self.steady.retain(|tid, _| look.tids.contains(tid));
         for tid in look.tids {
-            if !self.steady.contains_key(tid) {
-                self.steady.insert(*tid, threads::steady(process, *tid)?);
+            if look.disarms || !self.steady.contains_key(tid) {
+                let steady = threads::steady(process, *tid, look.disarms)?;
+                self.steady.insert(*tid, steady);
             }
         }
         let (timers, pending) = self.timers(look, dues)?;

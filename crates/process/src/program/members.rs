@@ -48,6 +48,9 @@ pub(crate) struct Members {
     dues: BTreeMap<i32, Dues>,
     /// A process of the tree wrote to its files in `/proc`: what it set is inherited by those that it makes.
     has_settings: bool,
+    /// A thread of the tree set an alternate stack that a delivery disarms, which those that it makes inherit: at each stop
+    /// that of all threads is read.
+    pub(crate) disarms: bool,
     pub(super) sleepers: Sleepers,
 }
 
@@ -384,6 +387,7 @@ impl Program {
             stopped,
             clocks,
             machine,
+            disarms: self.members.disarms,
         };
         let mut followed = self.members.take(pid)?;
         let maker = match followed.maker.take() {

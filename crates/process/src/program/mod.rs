@@ -309,6 +309,7 @@ impl Program {
         if processes.any(|one| one.fixed.kernel.settings != Settings::default()) {
             self.members.renew_settings(None);
         }
+        self.members.disarms = context.disarms();
         self.adopt_all(descendants, &context.tree);
         for one in context.processes() {
             let threads = one.threads.iter();

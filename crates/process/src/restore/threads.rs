@@ -128,7 +128,7 @@ pub(super) fn set_threads(process: &Process, context: &Context) -> Result<()> {
                 &[rseq.address, u64::from(rseq.size), 0, u64::from(rseq.signature)],
             ));
         }
-        let (address, flags, size) = steady.alternate_stack;
+        let (address, flags, size) = steady.told_stack();
         write(process, ROOM, &words(&[address, u64::from(flags), size]))?;
         let mut name = steady.name.clone();
         name.resize(16, 0);
