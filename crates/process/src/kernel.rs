@@ -6,6 +6,7 @@
 
 use crate::clocks::{Clock, Clocks};
 use crate::error::{Error, Result};
+use crate::files;
 use crate::limits::{self, Limit};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -403,7 +404,7 @@ impl Kernel {
                 .unwrap_or(0o022);
         }
         if stale.directory {
-            self.directory = link(pid, "cwd")?;
+            self.directory = link(pid, "cwd", "the working directory")?;
             let path = format!("/proc/{pid}/cwd");
             let stat = rustix::fs::stat(&path);
             let stat = stat.map_err(|error| Error::file("cannot look at", path)(error.into()))?;
@@ -463,7 +464,7 @@ impl Kernel {
         ];
         let auxv = format!("/proc/{pid}/auxv");
         self.memory.auxv = fs::read(&auxv).map_err(Error::file("cannot read", auxv))?;
-        self.memory.exe = link(pid, "exe")?;
+        self.memory.exe = link(pid, "exe", "the program's file")?;
         Ok(())
     }
 
@@ -594,9 +595,19 @@ fn read(pid: i32, name: &str) -> Result<String> {
     proc_file::text(&path).map_err(Error::file("cannot read", path))
 }
 
-fn link(pid: i32, name: &str) -> Result<PathBuf> {
+/// What a link in the files of process `pid` leads to; `what` names that for people.
+pub(crate) fn link(pid: i32, name: &str, what: &str) -> Result<PathBuf> {
     let path = format!("/proc/{pid}/{name}");
-    fs::read_link(&path).map_err(Error::file("cannot read", path))
+    match fs::read_link(&path) {
+        Err(error) if error.raw_os_error() == Some(libc::ENAMETOOLONG) => {
+            let above = files::directory_above_link(path.as_ref());
+            Err(Error::Unsupported(format!(
+                "{what} lies deep below {}, with a name longer than 4095 bytes from the root, by which it cannot be opened again: work in a directory nearer to the root, or with shorter names",
+                above.display()
+            )))
+        }
+        link => link.map_err(Error::file("cannot read", path)),
+    }
 }
 
 #[cfg(test)]

@@ -144,6 +144,41 @@ fn a_suspension_without_a_checkpoint_is_told() {
     assert!(seconds.is_some_and(|seconds| seconds >= 1.0), "{stderr}");
 }
 
+/// Where no absolute name leads, a change is refused as the kernel does, and the program goes on; none may work there.
+#[test]
+fn a_name_that_is_too_long_is_told() {
+    let Some(binary) = compile("deep.c", &[]) else {
+        return;
+    };
+    let place = Place::new();
+    let mut make = Command::new(&binary);
+    make.arg("make").current_dir(place.path("work"));
+    assert!(make.status().expect("it starts").success());
+    let run = |mode: &str| {
+        let _ = fs::remove_dir_all(place.path("state")); // of the run before
+        place
+            .life(&["run", "--every", "100ms", "--state"], &["--", &binary, mode])
+            .wait()
+    };
+    let status = run("change").expect("wait for twinpage");
+    let stderr = place.read("stderr");
+    assert_eq!(status.code(), Some(0), "{stderr}");
+    assert_eq!(place.read("stdout").matches(": File name too long\n").count(), 4);
+    assert_eq!(
+        stderr.matches("longer than 4095 bytes").count(),
+        2,
+        "once a call: {stderr}"
+    );
+    let status = run("stay").expect("wait for twinpage");
+    let stderr = place.read("stderr");
+    assert_eq!(status.code(), Some(125), "{stderr}");
+    assert!(
+        stderr.contains("the working directory lies deep below"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("--on-uncapturable"), "{stderr}");
+}
+
 /// What a program prints to the name of its own output, which is one of the process that asks.
 #[test]
 fn a_program_opens_its_own_output_by_name() {

@@ -545,6 +545,7 @@ fn place<'a>(start: &'a Start, path: &'a Path) -> PathAt<'a> {
 fn errno_of(refusal: &Refusal) -> i32 {
     match refusal {
         Refusal::StillOpen { .. } => libc::EBUSY,
+        Refusal::TooLong { .. } => libc::ENAMETOOLONG,
         _ => libc::EOPNOTSUPP,
     }
 }

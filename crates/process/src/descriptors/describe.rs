@@ -3,7 +3,7 @@
 use super::{Descriptor, DescriptorKind, Lock, LockKind, Notice, OWN_TERMINAL, fdinfo, is_pseudo};
 use crate::error::{Error, Result};
 use crate::files::{Ident, Recorder};
-use crate::kernel::GoneDirectory;
+use crate::kernel::{self, GoneDirectory};
 use crate::netlink::{self, Netlink};
 use crate::objects::{Known, Objects};
 use crate::pairs::Pairs;
@@ -12,7 +12,6 @@ use crate::sockets::{self, Phase, Protocol, Replies, Sockets, protocol};
 use crate::stdio::Stdio;
 use crate::unix_sockets::{self, Found, is_unix};
 use rustix::fs::{FileType, OFlags, Stat};
-use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -43,8 +42,7 @@ pub(super) fn describe(
 ) -> Result<Descriptor> {
     let look =
         |error: rustix::io::Errno| Error::target(format!("cannot look at descriptor {fd}"), error.into());
-    let link = format!("/proc/{pid}/fd/{fd}");
-    let path = fs::read_link(&link).map_err(Error::file("cannot read", &link))?;
+    let path = kernel::link(pid, &format!("fd/{fd}"), &format!("the file of descriptor {fd}"))?;
     let flags = rustix::fs::fcntl_getfl(ours).map_err(look)?;
     let info = fdinfo(pid, fd)?;
     let listed = u32::from_str_radix(field(&info, "flags").unwrap_or("0"), 8).unwrap_or(0);
@@ -125,8 +123,7 @@ fn unix_socket(
     pairs: &mut Pairs,
     replies: Replies,
 ) -> Result<DescriptorKind> {
-    let directory = format!("/proc/{pid}/cwd");
-    let directory = fs::read_link(&directory).map_err(Error::file("cannot read", &directory))?;
+    let directory = kernel::link(pid, "cwd", "the working directory")?;
     let found = unix_sockets::look(ours.as_fd(), inode, &directory, pairs)?;
     if replies == Replies::Refused {
         unix_sockets::check_within(ours.as_fd(), &found)?;

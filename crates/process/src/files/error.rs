@@ -161,6 +161,14 @@ pub enum Refusal {
     #[error("the program writes a file that has no name here ({path}): its name was removed, or lies in another mount namespace", path = .0.display())]
     NoName(PathBuf),
 
+    /// The absolute name is longer than the kernel takes and tells (`PATH_MAX`). Here is a directory above it.
+    #[error(
+        "a name deep below {path}, which is longer than 4095 bytes from the root: what is changed there could not be \
+         rolled back; work in a directory nearer to the root, or with shorter names",
+        path = .0.display()
+    )]
+    TooLong(PathBuf),
+
     /// The program changes its own checkpoint.
     #[error("{path} lies in the state directory of this very run: let the program write elsewhere", path = .0.display())]
     OwnState(PathBuf),

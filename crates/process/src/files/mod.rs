@@ -71,7 +71,7 @@ pub use options::Options;
 pub(crate) use recorder::is_pseudo;
 pub(crate) use rollback::forget;
 pub use rollback::{RolledBack, rollback, rollback_watched};
-pub(crate) use seen::{SET_ID, link_of};
+pub(crate) use seen::{SET_ID, directory_above_link, link_of};
 pub use sync::EpochFiles;
 pub use twinpage_core::Epoch;
 

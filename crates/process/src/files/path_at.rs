@@ -2,7 +2,7 @@
 
 use super::error::{Doing, Refusal, Result};
 use super::opened::{OpenDirectory, Opened};
-use super::seen::{kind, link_of, stat, will_fail};
+use super::seen::{LONGEST, directory_above, kind, link_of, stat, will_fail};
 use super::{Ident, PathAt};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
@@ -88,6 +88,9 @@ fn entry(opened: &mut Opened, start: BorrowedFd<'_>, name: &OsStr) -> Result<Opt
     };
     let last = OsStr::from_bytes(last).to_owned();
     let path = parent.path.join(&last);
+    if path.as_os_str().len() > LONGEST {
+        return Err(Refusal::TooLong(directory_above(&parent.fd)).into());
+    }
     let stat = match rustix::fs::statat(&parent.fd, &last, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Some(stat),
         Err(Errno::NOENT) if stat(&parent.fd)?.st_nlink > 0 => None,
