@@ -179,6 +179,41 @@ fn a_name_that_is_too_long_is_told() {
     assert!(stderr.contains("--on-uncapturable"), "{stderr}");
 }
 
+/// What a shell ends up as that does something and then becomes twinpage, which runs `program`.
+fn after_in_shell(before: &str, program: &str) -> (Option<i32>, String) {
+    let place = Place::new();
+    let tool = twinpage();
+    let words: Vec<_> = std::iter::once(tool.get_program())
+        .chain(tool.get_args())
+        .collect();
+    let tool = words.join(std::ffi::OsStr::new(" "));
+    let tool = tool.to_string_lossy();
+    let script = format!(
+        "{before}; exec {tool} run --state {} -- {program}",
+        place.path("state").display()
+    );
+    let out = Command::new("sh")
+        .args(["-c", &script])
+        .output()
+        .expect("a shell");
+    (
+        out.status.code(),
+        String::from_utf8_lossy(&out.stderr).into_owned(),
+    )
+}
+
+#[test]
+fn a_limit_of_too_few_descriptors_is_named() {
+    for limit in ["40", "101"] {
+        let (code, stderr) = after_in_shell(&format!("ulimit -n {limit}"), "true");
+        assert_eq!(code, Some(125), "{stderr}");
+        assert!(stderr.contains(&format!("open files is {limit}")), "{stderr}");
+        assert!(stderr.contains("ulimit -n 128"), "{stderr}");
+    }
+    let (code, stderr) = after_in_shell("ulimit -n 128", "true");
+    assert_eq!(code, Some(0), "{stderr}");
+}
+
 /// What a program prints to the name of its own output, which is one of the process that asks.
 #[test]
 fn a_program_opens_its_own_output_by_name() {

@@ -19,6 +19,17 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// The system gives this process too few descriptors.
+    #[error(
+        "the limit of open files is {limit}, and twinpage needs at least {needed}: raise it (ulimit -n {needed})"
+    )]
+    FewDescriptors {
+        /// The limit.
+        limit: u64,
+        /// How many are needed.
+        needed: u64,
+    },
+
     /// A log in the state directory is not as it was written.
     #[error("damaged {}: {why}", what.display())]
     Damaged {

@@ -3,8 +3,9 @@
 use super::error::{Error, Result};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
 use std::io;
-use twinpage_os::name;
+use twinpage_os::{name, remote};
 
 /// The real standard streams: where input comes from and output goes to in the end.
 #[derive(Debug)]
@@ -26,6 +27,22 @@ pub(super) enum Kind {
     Other,
 }
 
+/// Above the range a program's own descriptors usually have, dup(2).
+const LOWEST: i32 = 100;
+/// A limit of open files that leaves room above.
+const ENOUGH: u64 = 128;
+
+fn not_duplicated(n: usize, error: Errno) -> Error {
+    let limit = remote::limit(0, libc::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
+    match error {
+        Errno::INVAL | Errno::MFILE if limit < ENOUGH => Error::FewDescriptors {
+            limit,
+            needed: ENOUGH,
+        },
+        error => Error::io(format!("duplicate file descriptor {n}"), error),
+    }
+}
+
 impl RealStreams {
     /// This process's own standard streams. Closed ones stay closed for the program.
     ///
@@ -37,9 +54,8 @@ impl RealStreams {
             let Ok(own) = twinpage_os::spawn::borrow(n as i32) else {
                 continue;
             };
-            // Above the range a program's own descriptors usually have, dup(2).
-            let own = rustix::io::fcntl_dupfd_cloexec(own, 100);
-            *fd = Some(own.map_err(|e| Error::io(format!("duplicate file descriptor {n}"), e))?);
+            let own = rustix::io::fcntl_dupfd_cloexec(own, LOWEST);
+            *fd = Some(own.map_err(|error| not_duplicated(n, error))?);
         }
         Ok(RealStreams { fds, own: true })
     }
