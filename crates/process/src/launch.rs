@@ -11,6 +11,7 @@
 //! * The program's ids are the same at every resume; the inner process and its threads have ids
 //!   below the program's.
 
+use crate::descriptors::is_stateless_device;
 use crate::error::{Error, Result};
 use crate::shim::{self, Shim};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -328,7 +329,7 @@ pub fn start(
     terminal: Option<i32>,
     filter: &Filter,
 ) -> Result<()> {
-    hide_strangers()?;
+    hide_strangers(&command.words)?;
     let (gate, open_gate) = std::io::pipe().map_err(|source| Error::target("cannot make a pipe", source))?;
     let ends: [i32; 3] = std::array::from_fn(|index| ends[index].as_ref().map_or(-1, AsRawFd::as_raw_fd));
     let (gate, gate_writer) = (gate.as_raw_fd(), open_gate.as_raw_fd());
@@ -408,9 +409,29 @@ fn go_on(pid: i32, signal: i32) -> Result<()> {
 }
 
 /// Descriptors above 2 that lead to other programs are not handed to this one: they could not be
-/// captured. A shell or make may have left them open.
-fn hide_strangers() -> Result<()> {
+/// captured. A shell or make may have left them open; of those that the command names, the user is told.
+fn hide_strangers(words: &[String]) -> Result<()> {
+    let mut hidden = close_strangers_on_exec()?;
+    hidden.retain(|(number, _)| words.iter().any(|word| has_number(word, *number)));
+    for (number, link) in hidden {
+        messages::tell(&format!(
+            "descriptor {number} ({}) is not handed to the program: above 2 only regular files are; use standard input or a file instead",
+            link.display()
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a word has a number in it, as `/dev/fd/63` has 63.
+fn has_number(word: &str, number: i32) -> bool {
+    let mut numbers = word.split(|letter: char| !letter.is_ascii_digit());
+    numbers.any(|digits| digits.parse() == Ok(number))
+}
+
+/// Which they are, and where they lead; without devices that lead nowhere.
+fn close_strangers_on_exec() -> Result<Vec<(i32, PathBuf)>> {
     use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
+    let mut hidden = Vec::new();
     for entry in fs::read_dir("/proc/self/fd")
         .map_err(Error::file("cannot list", "/proc/self/fd"))?
         .flatten()
@@ -426,15 +447,27 @@ fn hide_strangers() -> Result<()> {
         let inherited =
             fd.as_raw_fd() > 2 && fcntl_getfd(fd).is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC));
         if inherited && !crate::descriptors::is_regular(fd) {
-            let _ = fcntl_setfd(fd, FdFlags::CLOEXEC);
+            let number = fd.as_raw_fd();
+            fcntl_setfd(fd, FdFlags::CLOEXEC)
+                .map_err(|error| Error::target(format!("cannot set descriptor {number}"), error.into()))?;
+            let leads_nowhere = rustix::fs::fstat(fd).is_ok_and(|stat| is_stateless_device(stat.st_rdev));
+            if !leads_nowhere {
+                hidden.push((number, fs::read_link(entry.path()).unwrap_or_default()));
+            }
         }
     }
-    Ok(())
+    Ok(hidden)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_found_in_words() {
+        assert!(has_number("/dev/fd/63", 63) && has_number("7", 7) && has_number("--status-fd=12", 12));
+        assert!(!has_number("/dev/fd/63", 3) && !has_number("x", 0) && !has_number("99999999999", 9));
+    }
 
     #[test]
     fn programs_are_judged_before_they_run() {

@@ -214,6 +214,21 @@ fn a_limit_of_too_few_descriptors_is_named() {
     assert_eq!(code, Some(0), "{stderr}");
 }
 
+/// As a shell gives a program its `<(...)`.
+#[test]
+fn an_inherited_descriptor_that_is_not_handed_on_is_told_once() {
+    let (code, stderr) = after_in_shell("mkfifo given; exec 7<>given 8<>given", "cat /dev/fd/7");
+    assert_eq!(code, Some(1), "{stderr}");
+    let told: Vec<&str> = (stderr.lines())
+        .filter(|line| line.contains("not handed to the program"))
+        .collect();
+    assert_eq!(told.len(), 1, "{stderr}");
+    assert!(
+        told[0].contains("descriptor 7 (") && told[0].contains("/given)"),
+        "{stderr}"
+    );
+}
+
 /// What a program prints to the name of its own output, which is one of the process that asks.
 #[test]
 fn a_program_opens_its_own_output_by_name() {
