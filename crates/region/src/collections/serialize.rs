@@ -34,7 +34,8 @@ pub use serde;
 /// let json = serde_json::json!([{ "customer": "Ada", "pieces": 3 }]);
 /// let orders: Vec<Order> = heap.seed::<Vec<Order>>().deserialize(json)?;
 /// assert_eq!((orders[0].customer.as_str(), orders[0].pieces), ("Ada", 3));
-/// # })?;
+/// # Ok::<_, serde_json::Error>(())
+/// # })??;
 /// # Ok::<(), std::boxed::Box<dyn std::error::Error>>(())
 /// ```
 #[diagnostic::on_unimplemented(
@@ -61,7 +62,8 @@ pub trait DeserializeIn<'de>: Persist {
 /// let json = serde_json::json!({ "apples": 3, "pears": 5 });
 /// let stock = heap.seed::<BTreeMap<String, u32>>().deserialize(json)?;
 /// assert_eq!(stock["pears"], 5);
-/// # })?;
+/// # Ok::<_, serde_json::Error>(())
+/// # })??;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Seed<'r, T> {
@@ -82,7 +84,8 @@ impl<'r> Heap<'r> {
     /// let words = heap.seed::<Vec<String>>().deserialize(&mut json)?;
     /// assert_eq!(words, ["a", "b"]);
     /// assert_eq!(serde_json::to_string(&words)?, r#"["a","b"]"#);
-    /// # })?;
+    /// # Ok::<_, serde_json::Error>(())
+    /// # })??;
     /// # Ok::<(), std::boxed::Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]

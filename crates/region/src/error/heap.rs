@@ -4,7 +4,8 @@
 ///
 /// ```
 /// # use twinpage::{Heap, window::Window};
-/// # Window::volatile()?.with_heap(1, |heap| {
+/// # let window = Window::volatile()?;
+/// # window.with_heap(1, |heap| {
 /// use twinpage::collections::Vec;
 /// use twinpage::heap::HeapError;
 ///
