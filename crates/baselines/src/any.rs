@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use twinpage_core::dual_page::{DualPage, PoolLimit};
 use twinpage_core::error::{Error, Result};
-use twinpage_core::geometry::{Geometry, LineMask, PageId, PageLines};
+use twinpage_core::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, PageLines};
 use twinpage_core::medium::{Cause, Medium};
 use twinpage_core::packed::Packed;
 use twinpage_core::product::{self, ProductScheme, Stores};
@@ -104,6 +104,21 @@ impl From<&product::Setup> for Setup {
 #[must_use]
 pub fn overlaps(kind: SchemeKind) -> bool {
     kind == SchemeKind::ThyNvm
+}
+
+/// Whether a scheme looks at the data it is given: packed lines have checksums.
+#[must_use]
+pub fn reads_data(kind: SchemeKind) -> bool {
+    kind == SchemeKind::Packed
+}
+
+/// As many derivative pages as a scheme makes of so many pages of 64 lines: below packed lines a page is 64 times as large.
+#[must_use]
+pub fn pool_pages(kind: SchemeKind, pages: u64) -> u64 {
+    match kind {
+        SchemeKind::Packed => pages.div_ceil(LINES_PER_PAGE as u64),
+        _ => pages,
+    }
 }
 
 /// A store of one scheme or another.

@@ -25,7 +25,7 @@ mod store;
 pub mod thynvm;
 pub mod undo_log;
 
-pub use any::{AllSchemes, AnyScheme, Setup, overlaps};
+pub use any::{AllSchemes, AnyScheme, Setup, overlaps, pool_pages, reads_data};
 pub use copy_on_write::CopyOnWrite;
 pub use dude_tm::DudeTm;
 #[cfg(any(test, feature = "faults"))]

@@ -2,7 +2,7 @@
 //!
 //! * What lies on the medium says which of the two made it, so that recovery needs no name.
 
-use crate::dual_page::{self, DualPage, PoolLimit};
+use crate::dual_page::{self, DualPage};
 use crate::error::{Error, Result};
 use crate::geometry::{Geometry, LINES_PER_PAGE, LineMask, PageId, PageLines};
 use crate::kind::SchemeKind;
@@ -23,15 +23,7 @@ fn below_packed(setup: &Setup) -> Result<Setup> {
     let (line, extent) = (setup.geometry.page_bytes(), setup.geometry.extent_bytes());
     let extent = extent.next_multiple_of(line * LINES_PER_PAGE);
     let geometry = Geometry::new(line as u32, extent as u32)?;
-    let pool = match setup.pool {
-        PoolLimit::Pages(pages) => PoolLimit::Pages(pages.div_ceil(LINES_PER_PAGE as u64)),
-        other => other,
-    };
-    Ok(Setup {
-        geometry,
-        pool,
-        ..*setup
-    })
+    Ok(Setup { geometry, ..*setup })
 }
 
 /// A store of a product.

@@ -127,12 +127,18 @@ impl SchemeName {
         }
     }
 
-    /// Whether it looks at data: packed lines have checksums.
+    /// Whether it looks at data.
     pub(crate) fn reads_data(self) -> bool {
         match self {
-            SchemeName::House(kind) => kind == SchemeKind::Packed,
+            SchemeName::House(kind) => twinpage_baselines::reads_data(kind),
             SchemeName::Own(name) => own(name).reads_data,
         }
+    }
+
+    /// As many derivative pages as it makes of so many pages.
+    pub(crate) fn pool_pages(self, pages: u64) -> u64 {
+        self.house()
+            .map_or(pages, |kind| twinpage_baselines::pool_pages(kind, pages))
     }
 
     pub(crate) fn create(self, nvm: Nvm, setup: &Setup) -> Result<Simulation> {

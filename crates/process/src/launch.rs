@@ -412,7 +412,7 @@ fn go_on(pid: i32, signal: i32) -> Result<()> {
 /// captured. A shell or make may have left them open; of those that the command names, the user is told.
 fn hide_strangers(words: &[String]) -> Result<()> {
     let mut hidden = close_strangers_on_exec()?;
-    hidden.retain(|(number, _)| words.iter().any(|word| has_number(word, *number)));
+    hidden.retain(|(number, _)| words.iter().any(|word| names(word, *number)));
     for (number, link) in hidden {
         messages::tell(&format!(
             "descriptor {number} ({}) is not handed to the program: above 2 only regular files are; use standard input or a file instead",
@@ -422,10 +422,13 @@ fn hide_strangers(words: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Whether a word has a number in it, as `/dev/fd/63` has 63.
-fn has_number(word: &str, number: i32) -> bool {
-    let mut numbers = word.split(|letter: char| !letter.is_ascii_digit());
-    numbers.any(|digits| digits.parse() == Ok(number))
+/// Whether a word names a descriptor, as `/dev/fd/63` and `/proc/self/fd/63` do.
+fn names(word: &str, number: i32) -> bool {
+    let mut behind = word.split("/fd/").skip(1);
+    behind.any(|rest| {
+        let digits = rest.split(|letter: char| !letter.is_ascii_digit()).next();
+        digits.and_then(|digits| digits.parse().ok()) == Some(number)
+    })
 }
 
 /// Which they are, and where they lead; without devices that lead nowhere.
@@ -464,9 +467,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_found_in_words() {
-        assert!(has_number("/dev/fd/63", 63) && has_number("7", 7) && has_number("--status-fd=12", 12));
-        assert!(!has_number("/dev/fd/63", 3) && !has_number("x", 0) && !has_number("99999999999", 9));
+    fn descriptors_are_found_in_words() {
+        assert!(names("/dev/fd/63", 63) && names("--in=/proc/self/fd/7,/dev/fd/8", 8));
+        assert!(
+            !names("/dev/fd/63", 3)
+                && !names("3", 3)
+                && !names("/dev/fd/99999999999", 9)
+                && !names("/fd/", 0)
+        );
     }
 
     #[test]

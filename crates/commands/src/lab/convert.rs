@@ -4,13 +4,14 @@ use super::bar;
 use crate::output::print_json;
 use clap::Args;
 use serde::Serialize;
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use twinpage_lab::trace::{self, Form, Trace};
-use twinpage_os::{Draft, LockError};
+use twinpage_os::name;
 
 pub(super) const EXAMPLES: &str = "Example:
   twinpage lab convert lackey.txt.xz --out ls.trace
@@ -80,10 +81,11 @@ pub(super) fn convert(arguments: &Convert) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A file that was not there before: it has its name when it is whole. One that an interrupt left is removed the next time.
+/// A file that was not there before: it has its name when it is whole.
 pub(super) struct NewFile<'a> {
     path: &'a Path,
-    draft: Draft,
+    /// Where it is until then.
+    part: PathBuf,
     file: File,
 }
 
@@ -92,11 +94,16 @@ impl NewFile<'_> {
         if path.symlink_metadata().is_ok() {
             return Err(is_there(path));
         }
-        let make = |draft: &Path| {
-            File::create_new(draft).map_err(|why| Unmade(format!("{}: {why}", path.display())))
-        };
-        let (draft, file) = Draft::make(path, make).map_err(|Unmade(why)| why)?;
-        Ok(NewFile { path, draft, file })
+        let told = |why: io::Error| format!("{}: {why}", path.display());
+        let name = path
+            .file_name()
+            .ok_or_else(|| format!("{} names no file", path.display()))?;
+        let mut part = OsString::from(".");
+        part.push(name);
+        part.push(format!(".{}.part", std::process::id()));
+        let part = path.with_file_name(part);
+        let file = File::create(&part).map_err(told)?;
+        Ok(NewFile { path, part, file })
     }
 
     pub(super) fn file(&self) -> &File {
@@ -109,11 +116,18 @@ impl NewFile<'_> {
     }
 
     pub(super) fn finish(self) -> Result<(), String> {
-        match self.draft.name(self.path) {
+        match name::give(&self.part, self.path) {
             Ok(true) => Ok(()),
             Ok(false) => Err(is_there(self.path)),
-            Err(why) => Err(why.to_string()),
+            Err(why) => Err(self.told(&why)),
         }
+    }
+}
+
+impl Drop for NewFile<'_> {
+    fn drop(&mut self) {
+        // Half a file is none. A whole one has its name.
+        let _ = std::fs::remove_file(&self.part);
     }
 }
 
@@ -122,21 +136,6 @@ fn is_there(path: &Path) -> String {
         "{} is there already; remove it or name another file",
         path.display()
     )
-}
-
-/// Why a file cannot be made.
-struct Unmade(String);
-
-impl From<LockError> for Unmade {
-    fn from(why: LockError) -> Unmade {
-        Unmade(why.to_string())
-    }
-}
-
-impl From<twinpage_core::Error> for Unmade {
-    fn from(why: twinpage_core::Error) -> Unmade {
-        Unmade(why.to_string())
-    }
 }
 
 /// Shows how far reading has come while `deed` reads.

@@ -56,7 +56,7 @@ impl<'w> Machine<'w> {
         let remember = remember || scheme.reads_data();
         let nvm = Nvm::new(plan.nvm_bytes, remember);
         let setup = Setup {
-            pool: PoolLimit::Pages(plan.pool_pages),
+            pool: PoolLimit::Pages(scheme.pool_pages(plan.pool_pages)),
             journal_bytes: plan.journal_bytes,
             tables: plan.tables,
             id: Some(1),

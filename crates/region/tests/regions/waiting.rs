@@ -117,7 +117,7 @@ fn a_close_with_a_forgotten_lock_says_so() {
             let count = Shared::new(region.root::<u64>("count").unwrap());
             region.update(|u| *count.lock(u) = 5);
             region.durable().unwrap();
-            region.read(|v| std::mem::forget(count.lock_to_read(v)));
+            region.update(|u| std::mem::forget(count.lock_to_read(u)));
             drop(count);
             region.close().unwrap_err().to_string()
         }
