@@ -211,11 +211,6 @@ fn no_damage_to_a_file_makes_a_panic() {
 
 #[test]
 fn a_file_that_cannot_be_made_is_called_by_its_name() {
-    let [folder, _] = folders();
-    let path = folder.path().join("missing/orders.twin");
-    let error = Region::open(&path).unwrap_err().to_string();
-    assert!(
-        error.starts_with(&format!("making {}: ", path.display())),
-        "{error}"
-    );
+    let error = Region::open("/proc/orders.twin").unwrap_err().to_string(); // where nothing can be made
+    assert!(error.starts_with("making /proc/orders.twin: "), "{error}");
 }
