@@ -112,7 +112,8 @@ pub fn reads_data(kind: SchemeKind) -> bool {
     kind == SchemeKind::Packed
 }
 
-/// As many derivative pages as a scheme makes of so many pages of 64 lines: below packed lines a page is 64 times as large.
+/// The derivative pages of a pool with room for this number of pages of 64 lines: below packed lines, pages are 64 times as
+/// large.
 #[must_use]
 pub fn pool_pages(kind: SchemeKind, pages: u64) -> u64 {
     match kind {

@@ -41,7 +41,7 @@ pub use space::{Port, Space};
 pub use text::ConfigError;
 pub use workload::{Progress, Workload};
 
-/// Threads for runs that can be done side by side: so many, or one for each processor.
+/// The thread pool for independent runs: `jobs` threads, or one a processor.
 fn threads(jobs: Option<usize>) -> Result<rayon::ThreadPool, String> {
     let threads = rayon::ThreadPoolBuilder::new().num_threads(jobs.unwrap_or(0));
     threads.build().map_err(|why| why.to_string())

@@ -135,7 +135,7 @@ impl SchemeName {
         }
     }
 
-    /// As many derivative pages as it makes of so many pages.
+    /// The derivative pages of its pool, which has room for this number of pages.
     pub(crate) fn pool_pages(self, pages: u64) -> u64 {
         self.house()
             .map_or(pages, |kind| twinpage_baselines::pool_pages(kind, pages))

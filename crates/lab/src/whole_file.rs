@@ -43,9 +43,15 @@ fn unfinished(path: &Path) -> Option<PathBuf> {
     {
         return None;
     }
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(format!(".{}.part", std::process::id()));
-    Some(unfinished.into())
+    Some(part_of(path))
+}
+
+/// The name of a file that this process has not finished, beside the one it will have.
+#[must_use]
+pub fn part_of(path: &Path) -> PathBuf {
+    let mut part = path.as_os_str().to_owned();
+    part.push(format!(".{}.part", std::process::id()));
+    part.into()
 }
 
 #[cfg(test)]

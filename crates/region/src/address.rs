@@ -255,8 +255,8 @@ impl Place {
         gate::is_inside(self.index())
     }
 
-    /// Whether a thread may write in the region that is given what it writes: it is in an update, or a thread is that it
-    /// has it from, as one of `std::thread::scope` has. By the types no other has a `&mut` of a region.
+    /// Whether a thread that has a `&mut` into the region may write there: it is inside an update, or the thread is that lent
+    /// it the reference (`std::thread::scope`). The types allow no other.
     pub(crate) fn may_be_written(self) -> bool {
         self.is_inside() || gate::anybody_inside(self.index())
     }

@@ -95,8 +95,8 @@ const SUMMARY_BYTES: usize = DATA_BYTES / PAGE / GROUP;
 /// From this number of lines on, marks are read and set by words.
 const MANY: usize = 16;
 
-/// Whether this thread may write at `at`: it is inside an update of the region, or has it from a thread that is, or
-/// there is none.
+/// Whether this thread may write at `at`: no region is there, or a thread is inside an update of the region, this one or
+/// the one that lent it the memory.
 #[inline]
 #[must_use]
 pub fn may_write<T: ?Sized>(at: *const T) -> bool {

@@ -394,19 +394,14 @@ impl<'a> Workspace<'a> {
         let output = output.map_err(|error| format!("cannot start twinpage prove: {error}"))?;
         let found: Option<Value> = serde_json::from_slice(&output.stdout).ok();
         let said = String::from_utf8_lossy(&output.stderr);
-        let mut lines = said.lines();
         // The parser of arguments says more behind its error.
-        let why = lines
-            .clone()
-            .find(|line| line.starts_with("error: "))
-            .or(lines.next_back());
+        let error = said.lines().find(|line| line.starts_with("error: "));
+        let why = error.or(said.lines().last()).unwrap_or("it said nothing");
         Ok(Proof {
             program: self.program.name.clone(),
             mode: mode.name(),
             identical: found.as_ref().and_then(|found| found["identical"].as_bool()),
-            error: found
-                .is_none()
-                .then(|| why.unwrap_or("it said nothing").to_owned()),
+            error: found.is_none().then(|| why.to_owned()),
             found,
         })
     }

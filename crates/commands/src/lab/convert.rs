@@ -4,13 +4,13 @@ use super::bar;
 use crate::output::print_json;
 use clap::Args;
 use serde::Serialize;
-use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use twinpage_lab::trace::{self, Form, Trace};
+use twinpage_lab::whole_file;
 use twinpage_os::name;
 
 pub(super) const EXAMPLES: &str = "Example:
@@ -94,15 +94,8 @@ impl NewFile<'_> {
         if path.symlink_metadata().is_ok() {
             return Err(is_there(path));
         }
-        let told = |why: io::Error| format!("{}: {why}", path.display());
-        let name = path
-            .file_name()
-            .ok_or_else(|| format!("{} names no file", path.display()))?;
-        let mut part = OsString::from(".");
-        part.push(name);
-        part.push(format!(".{}.part", std::process::id()));
-        let part = path.with_file_name(part);
-        let file = File::create(&part).map_err(told)?;
+        let part = whole_file::part_of(path);
+        let file = File::create(&part).map_err(|why| format!("{}: {why}", path.display()))?;
         Ok(NewFile { path, part, file })
     }
 
