@@ -136,7 +136,8 @@ impl RawHeap {
         if layout.size() == 0 {
             return Ok(layout.dangling_ptr());
         }
-        // Outside an update the first mark of a slab is refused, before anything has changed.
+        // Before anything has changed: a panic is all it takes.
+        marks::assert_may_write(self.header());
         let Some(class) = classes::of(layout) else {
             return self.allocate_large(layout);
         };
@@ -324,7 +325,6 @@ impl RawHeap {
 
     #[cold]
     fn allocate_in_new_slab(self, slabs: Slabs, class: usize) -> Result<NonNull<u8>, HeapError> {
-        marks::assert_may_write(self.header());
         let length = classes::units(class) as u32;
         let run = {
             let _lock = locks::units(self.address());
@@ -420,7 +420,6 @@ impl RawHeap {
     }
 
     fn allocate_large(self, layout: Layout) -> Result<NonNull<u8>, HeapError> {
-        marks::assert_may_write(self.header());
         let length = units_of(layout)?;
         let _lock = locks::units(self.address());
         // SAFETY: the heap is in a usable window, and the lock is held.
