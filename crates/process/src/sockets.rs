@@ -162,7 +162,7 @@ const OF_UDP6: [(i32, i32); 6] = [
     (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
 ];
 /// The same of TCP sockets. After a resume they have the same values.
-const OF_TCP: [(i32, i32); 18] = [
+const OF_TCP: [(i32, i32); 19] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
     (libc::SOL_SOCKET, libc::SO_REUSEPORT),
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
@@ -171,6 +171,7 @@ const OF_TCP: [(i32, i32); 18] = [
     (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
     (libc::SOL_SOCKET, libc::SO_RCVLOWAT),
     (libc::SOL_SOCKET, libc::SO_PRIORITY),
+    (libc::SOL_SOCKET, libc::SO_OOBINLINE),
     (libc::IPPROTO_TCP, libc::TCP_NODELAY),
     (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
     (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),

@@ -167,6 +167,7 @@ def unconnected(size):
 RECVTTL, RECVTOS, MARK = 12, 13, 36
 chosen = [
     (socket.IPPROTO_TCP, socket.TCP_CORK, 1),
+    (socket.SOL_SOCKET, socket.SO_OOBINLINE, 1),
     (socket.IPPROTO_IP, socket.IP_TOS, 16),
     (socket.IPPROTO_IP, socket.IP_TTL, 77),
     (socket.IPPROTO_IP, RECVTTL, 0),

@@ -59,7 +59,7 @@ fn a_program_is_killed_while_its_memory_comes_back() {
         let mut child = resume(&state, &out);
         // From before its process is there until it has printed some lines.
         let time = took.mul_f64(chance.f64() * 1.5);
-        let ended = match kills < either(12, 120) {
+        let ended = match kills < either(12, 120) || early == 0 {
             true => ended_before(&mut child, Instant::now() + time),
             false => Some(child.wait().expect("wait for twinpage")),
         };

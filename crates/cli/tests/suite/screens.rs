@@ -212,6 +212,32 @@ fn a_screen_is_drawn_again_after_a_resume() {
     }
 }
 
+/// A signal that a traced program ignores wakes its threads all the same, so none is sent.
+#[test]
+fn a_terminal_keeps_its_size_where_no_program_notices_another() {
+    let program = "import os,signal,time,tty\n\
+        tty.setcbreak(0)\n\
+        size = os.get_terminal_size(0)\n\
+        until = []\n\
+        signal.signal(signal.SIGUSR1, lambda *_: until.append(time.monotonic() + 0.2))\n\
+        print('ready', flush=True)\n\
+        while not until or time.monotonic() < until[0]:\n\
+        \u{20}   if os.get_terminal_size(0) != size: os._exit(8)\n\
+        os._exit(7)\n";
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    fs::write(scratch.path().join("watching.py"), program).expect("a program");
+    let state = scratch.path().join("state");
+    let run =
+        format!("exec {TWINPAGE} run --every 5ms --resume-signal USR1 --state state -- python3 watching.py");
+    let first = Screen::with(&run, scratch.path());
+    wait_until("the program is ready", || first.shown().contains("ready\r\n"));
+    let seen = epoch(&state);
+    wait_until("a checkpoint holds it", || epoch(&state) > seen);
+    first.killed();
+    let (code, shown) = Screen::with(&format!("exec {TWINPAGE} resume state"), scratch.path()).end();
+    assert_eq!(code, Some(7), "{shown:?}");
+}
+
 #[test]
 fn a_program_that_executes_another_after_a_resume_keeps_its_terminal() {
     let scratch = tempfile::tempdir().expect("a scratch directory");

@@ -269,10 +269,18 @@ fn await_end_of_input(
 /// Waits until this many bytes can be read, but no longer than `most`: the kernel's worker moves them to the queue.
 pub(crate) fn await_readable(reader: BorrowedFd<'_>, bytes: usize, most: Duration) -> io::Result<()> {
     let begun = Instant::now();
-    while readable(reader)? < bytes as u64 && begun.elapsed() < most {
+    loop {
+        let there = readable(reader)?;
+        if there >= bytes as u64 {
+            return Ok(());
+        }
+        if begun.elapsed() >= most {
+            let why =
+                format!("after {most:?} a terminal shows {there} of {bytes} bytes that were typed again");
+            return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+        }
         pause(begun);
     }
-    Ok(())
 }
 
 /// Lets the kernel's worker run, for which something waits since `begun`.
