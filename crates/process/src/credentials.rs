@@ -9,6 +9,7 @@
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::ops::Range;
 use std::sync::OnceLock;
 use twinpage_os::inject::{self, Call, ROOM, ROOM_BYTES};
 use twinpage_os::proc_file::{self, field, mask};
@@ -139,10 +140,32 @@ const GROUPS: u64 = SETS + 24;
 pub fn may_change() -> bool {
     static MAY: OnceLock<bool> = OnceLock::new();
     *MAY.get_or_init(|| {
-        let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-        let counts = (map.lines()).filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok());
+        let counts = mapped("uid_map").into_iter().map(|ids| ids.end - ids.start);
         rustix::process::geteuid().is_root() && counts.sum::<u64>() > 1
     })
+}
+
+/// Whether a file can be given to a user and a group, chown(2): they must be in our user namespace.
+#[must_use]
+pub fn can_own(user: u32, group: u32) -> bool {
+    static IDS: OnceLock<[Vec<Range<u64>>; 2]> = OnceLock::new();
+    let ids = IDS.get_or_init(|| ["uid_map", "gid_map"].map(mapped));
+    let mut asked = ids.iter().zip([user, group]);
+    asked.all(|(ids, id)| id == UNCHANGED || ids.iter().any(|range| range.contains(&id.into())))
+}
+
+/// No change of a user or group: chown(2), setresuid(2).
+pub const UNCHANGED: u32 = u32::MAX;
+
+/// The ids in our user namespace: user_namespaces(7).
+fn mapped(map: &str) -> Vec<Range<u64>> {
+    let map = fs::read_to_string(format!("/proc/self/{map}")).unwrap_or_default();
+    let lines = map.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().map(|word| word.parse::<u64>().ok());
+        let (first, count) = (words.next()??, words.nth(1)??);
+        Some(first..first + count)
+    });
+    lines.collect()
 }
 
 #[cfg(test)]

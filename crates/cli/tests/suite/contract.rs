@@ -418,6 +418,28 @@ fn a_user_without_privileges() {
     );
 }
 
+#[test]
+fn a_file_of_an_ordinary_user_goes_to_no_other() {
+    let Some(user) = OrdinaryUser::of("a file of an ordinary user goes to no other") else {
+        return;
+    };
+    let home = tempfile::tempdir().expect("a scratch directory");
+    user.give(home.path());
+    let script =
+        "touch f && chown $(id -u) f && chgrp $(id -g) f && for by in chown chgrp; do LC_ALL=C $by 0 f; done";
+    let mut command = user.twinpage();
+    let out = command
+        .args(["run", "--state", "state", "--", "sh", "-c", script])
+        .current_dir(home.path())
+        .output();
+    let stderr = String::from_utf8_lossy(&out.expect("setpriv").stderr).into_owned();
+    assert_eq!(
+        stderr.matches("f': Operation not permitted").count(),
+        2,
+        "{stderr}"
+    );
+}
+
 /// Runs a command line in a terminal of its own and types into it when `ready` was printed.
 fn in_a_terminal(line: &str, keys: &[u8]) -> (ExitStatus, String) {
     use std::io::Write;

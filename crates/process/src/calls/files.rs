@@ -6,7 +6,8 @@
 //! * What would not be there after a resume, as a device or a named pipe, is refused when it is opened.
 
 use super::within::Sender;
-use super::{Decision, Start, Stopped, fail, not_there};
+use super::{Decision, Start, Stopped, do_without, fail, not_there};
+use crate::credentials;
 use crate::descriptors::{self, DescriptorKind};
 use crate::error::{Error, Result};
 use crate::files::{self, Change, Ident, New, PathAt, Recorded, Recorder, Refusal, Target};
@@ -369,6 +370,17 @@ impl Program {
 
     fn before_attributes(&mut self, call: &Stopped) -> Result<Decision> {
         let a = call.arguments;
+        let owner = match call.name {
+            "chown" | "lchown" | "fchown" => Some((a[1], a[2])),
+            "fchownat" => Some((a[2], a[3])),
+            _ => None,
+        };
+        if owner.is_some_and(|(user, group)| !credentials::can_own(user as u32, group as u32)) {
+            return Ok(do_without(
+                libc::EPERM, // as alone; the kernel knows nothing of such an owner, and would say EINVAL
+                "without privileges a file can be given to the user and the first group of who runs twinpage alone",
+            ));
+        }
         fn named(follow: bool) -> impl for<'a> FnOnce(PathAt<'a>) -> Change<'a> {
             move |place| Change::Attributes {
                 target: Target::Named { place, follow },

@@ -2,7 +2,7 @@
 //! nothing, and run; so do those that the kernel refuses for want of privilege. All others are refused.
 
 use super::{Decision, Stopped, fail};
-use crate::credentials::{self, CAPABILITIES_VERSION_3, Credentials};
+use crate::credentials::{self, CAPABILITIES_VERSION_3, Credentials, UNCHANGED};
 use crate::program::Program;
 use crate::syscalls::IDENTITY;
 
@@ -14,7 +14,6 @@ const CAP_SETPCAP: u64 = 1 << 8;
 impl Credentials {
     /// Whether the call leaves `ids` as they are. `None`: it is about something else.
     fn keeps(&self, call: &Stopped) -> Option<bool> {
-        const UNCHANGED: u32 = u32::MAX;
         let ids = match call.name {
             "setuid" | "setreuid" | "setresuid" | "setfsuid" => self.users,
             "setgid" | "setregid" | "setresgid" | "setfsgid" => self.groups,
