@@ -367,6 +367,7 @@ fn kind(path: &Path, inode: u64, shared: bool, protection: u32) -> Result<Option
             return Err("device memory cannot be captured");
         }
         b"/dev/zero" => Kind::Anonymous,
+        _ if inode != 0 && !begins("/") => return Err("of files and memory alone mappings are captured"),
         _ if shared && (protection & libc::PROT_WRITE as u32 != 0 || name.ends_with(b" (deleted)")) => {
             Kind::Object
         }
@@ -399,6 +400,7 @@ mod tests {
         let understood = |line: &str| parse(line.as_bytes(), |_| Some("/tmp/a\nb".into()));
         let refused = |line: &str| understood(line).unwrap_err().to_string();
         assert!(refused("7f00-8f00 rw-p 00000000 00:05 12 /dev/nvidia0").contains("device"));
+        assert!(refused("7f00-8f00 r--p 00000000 00:09 12 socket:[12]").contains("mapped socket:[12]"));
         assert!(refused("nonsense").contains("nonsense"));
         let resolved = |line: &str| {
             let mut mappings = understood(line).unwrap();

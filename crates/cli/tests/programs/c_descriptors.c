@@ -178,11 +178,14 @@ static void names_start(void) {
     CHECK(names_fd >= 0, "open the directory");
 }
 
-// ---- devices everyone has ----
+// ---- devices everyone has, and a namespace ----
 
-static int null_fd, zero_fd, random_fd;
+static int null_fd, zero_fd, random_fd, space_fd;
 
 static void devices_step(void) {
+    struct stat open_one, own;
+    CHECK(!fstat(space_fd, &open_one) && !stat("/proc/self/ns/uts", &own), "a namespace");
+    CHECK(open_one.st_ino == own.st_ino, "it is of another namespace");
     unsigned char bytes[4096];
     memset(bytes, 7, sizeof bytes);
     CHECK(write(null_fd, bytes, sizeof bytes) == (ssize_t)sizeof bytes, "/dev/null");
@@ -247,8 +250,9 @@ int main(int argc, char **argv) {
     append_a = open("log", O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
     append_b = open("log", O_RDWR | O_APPEND);
     null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC), zero_fd = open("/dev/zero", O_RDONLY);
-    random_fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    random_fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC), space_fd = open("/proc/self/ns/uts", O_RDONLY | O_CLOEXEC);
     CHECK(append_a >= 0 && append_b >= 0 && null_fd >= 0 && zero_fd >= 0 && random_fd >= 0, "open");
+    CHECK(space_fd >= 0, "open of a namespace");
     note_flags();
     for (long round = 1; round <= rounds; round++) {
         uint64_t digest = random_state;

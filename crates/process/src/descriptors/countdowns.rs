@@ -12,6 +12,9 @@ use std::os::fd::OwnedFd;
 use twinpage_os::proc_file::field;
 use twinpage_os::remote::{Process, set_timer_ticks};
 
+/// How often a timer is asked, or set, that rings meanwhile.
+const MOST: usize = 20;
+
 /// Of one timer, at a stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Countdown {
@@ -90,7 +93,7 @@ impl Countdown {
             .of_descriptor()
             .ok_or_else(|| Error::Damaged(format!("context: a timer's descriptor goes by {clock:?}")))?;
         let timer = timerfd_create(id, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC).map_err(cannot)?;
-        loop {
+        for _ in 0..MOST {
             let (flags, value_ns, rung) = self.next(id, stopped_ns);
             let setting = Itimerspec {
                 it_interval: time(self.every_ns),
@@ -101,13 +104,14 @@ impl Countdown {
                 set_timer_ticks(&timer, self.ticks + rung)
                     .map_err(|source| Error::target("cannot make a timer again", source))?;
             }
-            // One that rang before it was told its count has lost that.
+            // One that rang before it was told its count has lost that. One that always does loses a few of very many.
             let rang =
                 id == TimerfdClockId::Monotonic && value_ns > 0 && Clocks::now().monotonic_ns >= value_ns;
             if !rang {
-                return Ok(timer);
+                break;
             }
         }
+        Ok(timer)
     }
 
     /// When the timer rings next, in which form, and how often it rang since the stop.
@@ -144,12 +148,12 @@ fn time(ns: u64) -> Timespec {
 
 /// What a timer had left at the stop, by what it has left now. The kernel counts the expirations of a periodic timer,
 /// and sets it again, only when it is asked for the time. One that rings after that and before the look has nothing
-/// left, as one that is not set: both are asked again, and that one alone does not count on.
+/// left, as one that is not set: both are asked again, and that one alone does not count on. One that rings more often than
+/// it can be asked is in the middle of its interval, wherever that is: it begins one anew.
 pub(super) fn look(process: &Process, fd: i32, stopped: Clocks) -> Result<Held> {
     const LOOKS: usize = 3;
-    /// A look that took longer tells too little of when it was; how often it is repeated.
+    /// A look that took longer tells too little of when it was.
     const SHORT_NS: u64 = 200_000;
-    const MOST: usize = 20;
     let pid = process.thread();
     let ask = |source| Error::target("cannot look at a timer", source);
     let ours = process.duplicate_fd(fd).map_err(ask)?;
@@ -165,10 +169,15 @@ pub(super) fn look(process: &Process, fd: i32, stopped: Clocks) -> Result<Held> 
         let Countdown { left_ns, ticks, .. } = told;
         counted.push(ticks);
         let stands = counted.len() >= LOOKS && counted[counted.len() - LOOKS..] == [ticks; LOOKS];
-        let is_told = left_ns > 0 || told.every_ns == 0 || stands;
-        if is_told && (left_ns == 0 || took_ns <= SHORT_NS || counted.len() >= MOST) {
+        let is_set = left_ns > 0;
+        let is_told = is_set || told.every_ns == 0 || stands;
+        if is_told && (!is_set || took_ns <= SHORT_NS) || counted.len() >= MOST {
             let since_ns = from_ns.saturating_sub(stopped.monotonic_ns);
-            let left_ns = if left_ns > 0 { left_ns + since_ns } else { 0 };
+            let left_ns = match is_told {
+                true if is_set => left_ns + since_ns,
+                true => 0,
+                false => told.every_ns,
+            };
             return Ok(Countdown { left_ns, ..told }.held());
         }
     }
@@ -210,30 +219,38 @@ mod tests {
         Process::open(std::process::id() as i32).unwrap()
     }
 
-    /// A timer that rings while it is looked at is not taken for one that is not set.
+    /// A timer that rings while it is looked at is not taken for one that is not set, also where it always rings meanwhile.
     #[test]
     fn a_periodic_timer_always_has_something_left() {
-        const EVERY_NS: u64 = 20_000;
         let process = this();
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).unwrap();
-        let setting = Itimerspec {
-            it_interval: time(EVERY_NS),
-            it_value: time(EVERY_NS),
-        };
-        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &setting).unwrap();
-        let mut before = 0;
-        for _ in 0..3000 {
-            let held = look(&process, timer.as_raw_fd(), Clocks::now()).unwrap();
-            let Held::Countdown {
-                left_ns,
-                every_ns,
-                ticks,
-            } = held
-            else {
-                panic!("{held:?}");
+        for every in [20_000, 1000, 1] {
+            let setting = Itimerspec {
+                it_interval: time(every),
+                it_value: time(every),
             };
-            assert!(left_ns > 0 && every_ns == EVERY_NS && ticks >= before, "{held:?}");
-            before = ticks;
+            timerfd_settime(&timer, TimerfdTimerFlags::empty(), &setting).unwrap();
+            let mut before = 0;
+            for _ in 0..1000 {
+                let held = look(&process, timer.as_raw_fd(), Clocks::now()).unwrap();
+                let Held::Countdown {
+                    left_ns,
+                    every_ns,
+                    ticks,
+                } = held
+                else {
+                    panic!("{held:?}");
+                };
+                assert!(left_ns > 0 && every_ns == every && ticks >= before, "{held:?}");
+                before = ticks;
+            }
+            let made = Countdown::of(&look(&process, timer.as_raw_fd(), Clocks::now()).unwrap());
+            let again = made
+                .unwrap()
+                .make(Clock::Monotonic, Clocks::now().monotonic_ns)
+                .unwrap();
+            let again = Countdown::of(&look(&process, again.as_raw_fd(), Clocks::now()).unwrap()).unwrap();
+            assert!(again.ticks >= before && again.every_ns == every, "{again:?}");
         }
     }
 

@@ -65,15 +65,10 @@ pub(super) fn describe(
             unix_socket(pid, stat.st_ino, ours, pairs, files.sockets.replies)?
         }
         None if file_type == FileType::RegularFile && is_pseudo(ours) => DescriptorKind::Pseudo { path },
-        None if file_type == FileType::RegularFile => {
-            match files.objects.identify(ours.as_fd(), stat, files.recorder)? {
-                Known::Object(id) => DescriptorKind::Object { id },
-                Known::Named(path) => DescriptorKind::File {
-                    path,
-                    inode: stat.st_ino,
-                },
-            }
-        }
+        None if file_type == FileType::RegularFile => match own_namespace(pid, &path, stat) {
+            Some(path) => DescriptorKind::Pseudo { path },
+            None => regular(stat, ours, files)?,
+        },
         None => match own_terminal(fd, stat, ours, files.streams) {
             Some(ptys::End::Master(number)) => DescriptorKind::Master { number },
             Some(ptys::End::Other(number)) => DescriptorKind::Terminal { number },
@@ -99,6 +94,27 @@ pub(super) fn describe(
         locks,
         notice,
     })
+}
+
+/// A regular file that holds data.
+fn regular(stat: &Stat, ours: &OwnedFd, files: &mut Files<'_>) -> Result<DescriptorKind> {
+    let known = files.objects.identify(ours.as_fd(), stat, files.recorder)?;
+    Ok(match known {
+        Known::Object(id) => DescriptorKind::Object { id },
+        Known::Named(path) => DescriptorKind::File {
+            path,
+            inode: stat.st_ino,
+        },
+    })
+}
+
+/// The name of a namespace (`uts:[4026531838]`) that the process is in: namespaces(7). After a resume it is another, in
+/// which the process is again.
+fn own_namespace(pid: i32, link: &Path, stat: &Stat) -> Option<PathBuf> {
+    let (kind, _) = link.to_str()?.split_once(":[")?;
+    let path = PathBuf::from(format!("/proc/{pid}/ns/{kind}"));
+    let own = rustix::fs::stat(&path).ok()?;
+    (Ident::from(&own) == Ident::from(stat)).then_some(path)
 }
 
 /// The end of a pseudo-terminal that the program or a process of its own made.
