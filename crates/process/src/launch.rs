@@ -81,7 +81,6 @@ pub fn contained<T: Serialize + DeserializeOwned>(
         spawn::exit_now(i32::from(written.is_err()));
     }
     drop(answer_end);
-    user_signals::forward_signals(inner).map_err(told)?;
     let text = read_answer(&mut answer, inner).map_err(told)?;
     let ended = spawn::wait_for(inner).map_err(told)?;
     if text.is_empty() {
@@ -100,29 +99,38 @@ pub fn contained<T: Serialize + DeserializeOwned>(
 static OUTER: AtomicI32 = AtomicI32::new(-1);
 /// What the inner process writes there when the program was stopped; what it returned begins with a brace.
 const JOB_STOPS: u8 = b'Z';
+/// The same when it takes signals.
+const TAKES_SIGNALS: u8 = b'S';
 
 /// The program was stopped: the outer process stops with its job, and passes SIGCONT on when it is continued.
 pub(crate) fn tell_job_stops() {
+    tell_outer(JOB_STOPS);
+}
+
+fn tell_outer(what: u8) {
     if let Ok(outer) = spawn::borrow(OUTER.load(Ordering::Relaxed)) {
-        let _ = rustix::io::write(outer, &[JOB_STOPS]); // an outer process that is gone takes this one along
+        let _ = rustix::io::write(outer, &[what]); // an outer process that is gone takes this one along
     }
 }
 
-/// Until the inner process is gone. Stops with the program meanwhile.
+/// Until the inner process is gone. Stops with the program meanwhile. Signals are passed on once the inner process takes
+/// them: the first process of a namespace never sees those that it has no handler for, and until then they end this one,
+/// which takes it along.
 fn read_answer(answer: &mut impl Read, inner: i32) -> std::io::Result<Vec<u8>> {
     let (mut text, mut chunk) = (Vec::new(), [0; 4096]);
     loop {
         match answer.read(&mut chunk) {
             Ok(0) => return Ok(text),
             Ok(read) => {
-                let stops = chunk[..read]
-                    .iter()
-                    .take_while(|byte| text.is_empty() && **byte == JOB_STOPS);
-                let stops = stops.count();
-                if stops > 0 {
+                let is_news = |byte: &&u8| text.is_empty() && [JOB_STOPS, TAKES_SIGNALS].contains(*byte);
+                let news = chunk[..read].iter().take_while(is_news).count();
+                if chunk[..news].contains(&TAKES_SIGNALS) {
+                    user_signals::forward_signals(inner)?;
+                }
+                if chunk[..news].contains(&JOB_STOPS) {
                     user_signals::stop_job(inner);
                 }
-                text.extend_from_slice(&chunk[stops..read]);
+                text.extend_from_slice(&chunk[news..read]);
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -376,7 +384,9 @@ pub(crate) fn seize(pid: i32) -> Result<()> {
             "the program cannot be traced ({error}): allow ptrace (sysctl kernel.yama.ptrace_scope=1; in a container, --cap-add SYS_PTRACE) or run as root"
         ))
     })?;
-    user_signals::forward_signals(pid).map_err(|source| Error::target("cannot pass signals on", source))
+    user_signals::forward_signals(pid).map_err(|source| Error::target("cannot pass signals on", source))?;
+    tell_outer(TAKES_SIGNALS);
+    Ok(())
 }
 
 fn reach_exec(pid: i32, command: &Command) -> Result<()> {

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use twinpage_campaign::seed;
 
 use rustix::fs::inotify;
@@ -13,7 +14,7 @@ use twinpage_os::Lock;
 
 use crate::support::process::{Victim, family, kill, name_of, twinpage};
 use crate::support::program::{compile, python_with};
-use crate::support::state::{refused_in_order, wait_until};
+use crate::support::state::{info, refused_in_order, wait_until};
 use crate::support::{chance, skip};
 use twinpage_campaign::either;
 
@@ -271,6 +272,51 @@ fn asked_to_end_a_program_is_suspended() {
             assert!(state.exists(), "a state that was named stays");
         }
     }
+}
+
+/// From the first instant of a resume: twinpage has the state before it can suspend the program.
+#[test]
+fn a_program_is_stopped_while_it_is_made_again() {
+    let home = Home::new();
+    let mut child = home.started(&["--state", "state"]);
+    home.json(&["stop", "state"]);
+    assert_eq!(code(&mut child), 128 + 15, "{}", home.read("err"));
+    for pause in 0..40 {
+        let mut resume = home.twinpage();
+        resume.args(["resume", "state"]);
+        resume.stdout(home.append("out")).stderr(home.append("err"));
+        let mut child = resume.spawn().expect("twinpage starts");
+        std::thread::sleep(Duration::from_millis(pause));
+        while child.try_wait().expect("twinpage is ours").is_none() {
+            home.json(&["stop", "state"]);
+        }
+    }
+    home.goes_on(&home.path("state"));
+}
+
+/// A program that has ended takes no signals, while what it printed still waits for a reader.
+#[test]
+fn twinpage_ends_of_a_signal_where_the_program_has_ended() {
+    use std::os::unix::process::ExitStatusExt;
+    let home = Home::new();
+    let mut run = home.twinpage();
+    run.args(["run", "--state", "state", "--", "seq", "50000"]);
+    let mut child = run.stdout(Stdio::piped()).spawn().expect("twinpage starts");
+    wait_until("the program has ended", || {
+        info(&home.path("state"))["program"]["finished"] == true
+    });
+    kill(&mut child, Victim::Tree, &mut chance(seed(), "ended"));
+    let mut resume = home.twinpage();
+    resume.args(["resume", "state"]).stdout(Stdio::piped());
+    let mut child = resume.spawn().expect("twinpage starts");
+    let mut outside = child.stdout.take().expect("a pipe");
+    wait_until("the pipe is full", || {
+        rustix::io::ioctl_fionread(&outside).is_ok_and(|bytes| bytes > 60_000)
+    });
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("a signal");
+    std::io::copy(&mut outside, &mut std::io::sink()).expect("what it printed until then");
+    let status = child.wait().expect("wait for twinpage");
+    assert_eq!(status.signal(), Some(15), "{status:?}");
 }
 
 /// By choice: else it is the program's.
