@@ -1,7 +1,10 @@
 //! What the kernel knows of a Unix socket and tells by no call on it: sock_diag(7), linux/unix_diag.h.
 
+#![allow(unsafe_code)]
+
 use crate::diag::{self, BY_FAMILY, DUMP, HEADER_BYTES, REQUEST, attributes, list, short, word};
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// A Unix socket as the kernel lists it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -43,6 +46,21 @@ const MESSAGE_BYTES: usize = 16;
 /// `ENOENT` when there is none in this network namespace, or the kernel does not list Unix sockets.
 pub fn look_up(inode: u64) -> io::Result<Listed> {
     parse(&ask_for(inode, SHOW, 512)?)
+}
+
+/// The file that a Unix socket is bound to, wherever it was moved since, as a place (O_PATH): ioctl(2), `SIOCUNIXFILE`.
+///
+/// # Errors
+/// `EPERM` without the right to administer the socket's network (CAP_NET_ADMIN); `ENOENT` when it is bound to none.
+pub fn file_of(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    const SIOCUNIXFILE: libc::Ioctl = 0x89e0; // linux/un.h
+    // SAFETY: the request takes no argument and answers with a descriptor that is ours.
+    unsafe {
+        match libc::ioctl(socket.as_raw_fd(), SIOCUNIXFILE) {
+            fd if fd < 0 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
+    }
 }
 
 /// The inode of the socket that listens at this name in this network namespace, if one does.

@@ -20,7 +20,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use twinpage_os::{socket, unix_sockets};
+use twinpage_os::{name, socket, unix_sockets};
 
 /// A name of a socket.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -41,6 +41,15 @@ pub enum Name {
         #[serde(with = "crate::path_bytes")]
         name: PathBuf,
     },
+    /// A file that lies elsewhere than its name leads: it, or a directory on the way, was renamed.
+    Moved {
+        /// The name that it was bound by.
+        #[serde(with = "crate::path_bytes")]
+        name: PathBuf,
+        /// Where it is, by its absolute name.
+        #[serde(with = "crate::path_bytes")]
+        file: PathBuf,
+    },
 }
 
 impl Name {
@@ -49,7 +58,7 @@ impl Name {
     pub fn file(&self) -> Option<PathBuf> {
         match self {
             Name::None | Name::Abstract(_) => None,
-            Name::File(path) => Some(path.clone()),
+            Name::File(path) | Name::Moved { file: path, .. } => Some(path.clone()),
             Name::Near { directory, name } => Some(directory.join(name)),
         }
     }
@@ -60,7 +69,9 @@ impl Name {
         match self {
             Name::None => None,
             Name::Abstract(name) => Some(SocketAddrUnix::new_abstract_name(name)),
-            Name::File(path) | Name::Near { name: path, .. } => Some(SocketAddrUnix::new(path.as_path())),
+            Name::File(path) | Name::Near { name: path, .. } | Name::Moved { name: path, .. } => {
+                Some(SocketAddrUnix::new(path.as_path()))
+            }
         }
     }
 
@@ -164,8 +175,13 @@ pub fn look(fd: BorrowedFd<'_>, inode: u64, directory: &Path, pairs: &mut Pairs)
         pairs.know_peer(inode, listed.peer.unwrap_or(0));
         return Ok(Found::End);
     }
-    let name = name_of(getsockname(fd).ok(), directory);
-    let mode = name.file().and_then(|path| mode_of(&path, listed.file));
+    let mut name = name_of(getsockname(fd).ok(), directory);
+    let mode_at = |name: &Name| name.file().and_then(|path| mode_of(&path, listed.file));
+    let mut mode = mode_at(&name);
+    if mode.is_none() && listed.file.is_some() {
+        name = where_it_lies(fd, name);
+        mode = mode_at(&name);
+    }
     let options = OPTIONS.iter().map(|option| {
         let value = socket::option(fd, *option)?;
         Ok((libc::SOL_SOCKET, *option, value))
@@ -247,6 +263,24 @@ fn name_of(address: Option<rustix::net::SocketAddrAny>, directory: &Path) -> Nam
     }
 }
 
+/// The name of a socket whose file is not found by it: with the file's place, as far as the kernel tells that.
+fn where_it_lies(fd: BorrowedFd<'_>, name: Name) -> Name {
+    let file = unix_sockets::file_of(fd).and_then(|file| std::fs::read_link(name::of_open(&file)));
+    let Ok(file) = file else { return name };
+    match name {
+        Name::Near { name, .. } if file.ends_with(&name) => Name::Near {
+            directory: file
+                .ancestors()
+                .nth(name.components().count())
+                .unwrap_or(&file)
+                .to_owned(),
+            name,
+        },
+        Name::File(name) | Name::Near { name, .. } => Name::Moved { name, file },
+        other => other,
+    }
+}
+
 /// Permissions of the file with this name, if it is the one a socket was bound to.
 fn mode_of(path: &Path, inode: Option<u64>) -> Option<u32> {
     let stat = rustix::fs::lstat(path).ok()?;
@@ -293,6 +327,60 @@ mod tests {
     }
 
     #[test]
+    fn files_are_found_where_they_were_moved() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, moved] = ["listener", "moved"].map(|name| directory.path().join(name));
+        let listener = UnixListener::bind(&path).unwrap();
+        if let Err(error) = unix_sockets::file_of(listener.as_fd()) {
+            return eprintln!(
+                "skipped: the kernel does not tell this user where a socket's file lies: {error}"
+            );
+        }
+        let name = || match looked(&listener, &mut Pairs::default()) {
+            Found::Named(named) => (named.mode.is_some(), named.name),
+            Found::End => panic!("a listener is no end"),
+        };
+        std::fs::rename(&path, &moved).unwrap();
+        let file = moved.canonicalize().unwrap();
+        let known = Name::Moved {
+            name: path.clone(),
+            file,
+        };
+        assert_eq!(name(), (true, known));
+        std::fs::rename(&moved, &path).unwrap();
+        assert_eq!(name(), (true, Name::File(path.clone())));
+        std::fs::remove_file(&path).unwrap();
+        assert!(!name().0);
+        std::fs::write(&path, "").unwrap();
+        assert!(!name().0, "another has its name");
+    }
+
+    #[test]
+    fn a_name_begins_where_its_file_lies() {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(directory.path().join("listener")).unwrap();
+        if unix_sockets::file_of(listener.as_fd()).is_err() {
+            return eprintln!("skipped: the kernel does not tell this user where a socket's file lies");
+        }
+        let file = directory.path().canonicalize().unwrap().join("listener");
+        let last = file.parent().unwrap().file_name().unwrap();
+        let from = |name: PathBuf| {
+            let elsewhere = Name::Near {
+                directory: "/".into(),
+                name,
+            };
+            where_it_lies(listener.as_fd(), elsewhere)
+        };
+        for name in [PathBuf::from("listener"), Path::new(last).join("listener")] {
+            let begins = from(name.clone());
+            assert_eq!(begins.file(), Some(file.clone()), "{}", name.display());
+            assert!(matches!(begins, Name::Near { .. }), "{begins:?}");
+        }
+        let name = PathBuf::from("another");
+        assert_eq!(from(name.clone()), Name::Moved { name, file });
+    }
+
+    #[test]
     fn a_damaged_record_is_another_one_or_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(directory.path().join("listener")).unwrap();
@@ -307,7 +395,14 @@ mod tests {
             peer: Name::Abstract(vec![1, 0, 255]),
             ..named.clone()
         };
-        for named in [named, near] {
+        let moved = Named {
+            name: Name::Moved {
+                name: "socket".into(),
+                file: directory.path().join("moved"),
+            },
+            ..named.clone()
+        };
+        for named in [named, near, moved] {
             let bytes = postcard::to_allocvec(&named).unwrap();
             assert_eq!(postcard::from_bytes::<Named>(&bytes).unwrap(), named);
             for length in 0..bytes.len() {

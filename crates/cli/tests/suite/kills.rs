@@ -352,6 +352,12 @@ fn python_with_unix_sockets_among_its_processes() {
     survives("python_sockets.py");
 }
 
+/// In a network of its own every user is told where the files lie.
+#[test]
+fn python_with_sockets_whose_files_were_moved() {
+    survives_with("python_bound.py", &["--every", "16ms", "--network", "keep"]);
+}
+
 #[test]
 fn python_with_tcp_connections_among_its_processes() {
     survives("python_tcp.py");

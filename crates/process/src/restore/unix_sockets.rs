@@ -11,10 +11,14 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
-use twinpage_os::socket;
+use std::path::{Path, PathBuf};
+use twinpage_os::{name, socket};
+
+/// Permissions of files that the killed program left, by the names that they were removed by.
+type Left = HashMap<PathBuf, u32>;
 
 /// Makes all of them. Datagram sockets are connected at the end, when all have their names. `state` is the state
 /// directory.
@@ -29,8 +33,12 @@ pub fn make(context: &Context, state: &Path, into: &mut MadeSockets) -> Result<(
             _ => None,
         })
     };
-    for (descriptor, named) in all() {
-        let fd = again(named, state)?;
+    // First those whose file is gone or moved: another may have taken the name since.
+    let mut in_order: Vec<_> = all().collect();
+    in_order.sort_by_key(|(_, named)| named.mode.is_some() && !matches!(named.name, Name::Moved { .. }));
+    let mut left = Left::new();
+    for (descriptor, named) in in_order {
+        let fd = again(named, state, &mut left)?;
         let flags = OFlags::from_bits_retain(descriptor.flags) & OFlags::NONBLOCK;
         rustix::fs::fcntl_setfl(&fd, flags).map_err(|error| failed(&named.name, error.into()))?;
         into.open.insert(descriptor.fd, fd);
@@ -49,7 +57,7 @@ fn failed(name: &Name, source: io::Error) -> Error {
     let name = match name {
         Name::None => "a Unix socket".into(),
         Name::Abstract(name) => format!("the Unix socket @{}", String::from_utf8_lossy(name)),
-        Name::File(path) => format!("the Unix socket {}", path.display()),
+        Name::File(path) | Name::Moved { file: path, .. } => format!("the Unix socket {}", path.display()),
         Name::Near { directory, name } => format!("the Unix socket {}", directory.join(name).display()),
     };
     if source.kind() == io::ErrorKind::AddrInUse {
@@ -68,18 +76,15 @@ fn kind(named: &Named) -> SocketType {
     }
 }
 
-fn again(named: &Named, state: &Path) -> Result<OwnedFd> {
-    let make = || -> io::Result<OwnedFd> {
+fn again(named: &Named, state: &Path, left: &mut Left) -> Result<OwnedFd> {
+    let mut make = || -> io::Result<OwnedFd> {
         let fd = socket_with(AddressFamily::UNIX, kind(named), SocketFlags::CLOEXEC, None)?;
         for (level, name, value) in &named.options {
             if socket::option_of(fd.as_fd(), *level, *name)? != *value {
                 socket::set_option_of(fd.as_fd(), *level, *name, value)?;
             }
         }
-        match (&named.name, named.mode) {
-            (Name::Near { name, .. }, None) => take_name_apart(&fd, named, name, state)?,
-            _ => take_name(&fd, named)?,
-        }
+        take_name(&fd, named, state, left)?;
         if let Some(backlog) = named.backlog {
             listen(&fd, backlog)?;
         }
@@ -88,48 +93,60 @@ fn again(named: &Named, state: &Path) -> Result<OwnedFd> {
     make().map_err(|source| failed(&named.name, source))
 }
 
-/// Gives a socket its name again, and the file to it, unless the program removed that.
-fn take_name(fd: &OwnedFd, named: &Named) -> io::Result<()> {
-    let Some(address) = named.name.address().transpose()? else {
-        return Ok(());
+/// Gives a socket its name again, and its file, where that lay, unless it was gone.
+fn take_name(fd: &OwnedFd, named: &Named, state: &Path, left: &mut Left) -> io::Result<()> {
+    let Some(file) = named.name.file() else {
+        let address = named.name.address().transpose()?;
+        return address.map_or(Ok(()), |address| Ok(bind(fd, &address)?));
     };
-    let Some(path) = named.name.file() else {
-        return Ok(bind(fd, &address)?);
+    let Some(mode) = named.mode else {
+        let unlink = |bound: &Path| Ok(rustix::fs::unlink(bound)?);
+        return bind_apart(fd, named, &state.join("bound"), left, unlink);
     };
-    let bind = || {
-        let left = remove_if_left(&path, &address, named)?;
-        bind(fd, &address)?;
-        io::Result::Ok(left)
-    };
-    named.name.in_directory(|| match named.mode {
-        Some(mode) => {
-            let mode = bind()?.unwrap_or(mode);
-            Ok(rustix::fs::chmod(&path, Mode::from_raw_mode(mode))?)
-        }
-        None => with_directories_of(&path, || {
-            bind()?;
-            Ok(rustix::fs::unlink(&path)?)
-        }),
-    })
+    if let Name::Moved { .. } = named.name {
+        remove_if_left(&file, named, left)?;
+        let put = |bound: &Path| Ok(rustix::fs::rename(bound, &file)?);
+        bind_apart(fd, named, &file.with_file_name(".twinpage-bound"), left, put)?;
+    } else {
+        bind_by(fd, &named.name, named, left)?;
+    }
+    let mode = left.remove(&file).unwrap_or(mode);
+    Ok(rustix::fs::chmod(&file, Mode::from_raw_mode(mode))?)
 }
 
-/// The same of one whose file is gone, by a name that begins at a directory, which may have been any: in one of its own.
-fn take_name_apart(fd: &OwnedFd, named: &Named, name: &Path, state: &Path) -> io::Result<()> {
-    let directory = state.join("bound");
-    match rustix::fs::mkdir(&directory, Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => {} // a resume that was killed left it
-        Err(error) => return Err(error.into()),
-    }
-    let name = Name::Near {
-        directory: directory.clone(),
-        name: name.to_owned(),
+/// Binds a socket by the name of a file, in the place of what the killed program left there.
+fn bind_by(fd: &OwnedFd, name: &Name, named: &Named, left: &mut Left) -> io::Result<()> {
+    let (Some(address), Some(path)) = (name.address().transpose()?, name.file()) else {
+        return Ok(());
     };
-    let apart = Named {
-        name,
-        ..named.clone()
+    remove_if_left(&path, named, left)?;
+    name.in_directory(|| Ok(bind(fd, &address)?))
+}
+
+/// Binds a socket by its name and takes its file from there. A name that does not begin at the root begins at
+/// `directory`, which is made for that long.
+fn bind_apart(
+    fd: &OwnedFd,
+    named: &Named,
+    directory: &Path,
+    left: &mut Left,
+    take: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<()> {
+    let name = match &named.name {
+        Name::Near { name, .. } | Name::Moved { name, .. } if name.is_relative() => Name::Near {
+            directory: directory.to_owned(),
+            name: name.clone(),
+        },
+        Name::Moved { name, .. } => Name::File(name.clone()),
+        name => name.clone(),
     };
-    take_name(fd, &apart)?;
-    Ok(rustix::fs::rmdir(&directory)?)
+    let path = name.file().unwrap_or_default();
+    let done = with_directories_of(&path, || {
+        bind_by(fd, &name, named, left)?;
+        take(&path)
+    });
+    let _ = rustix::fs::rmdir(directory); // one that a resume left which was killed
+    done
 }
 
 /// Does something while the directories of a name are there. Those that the program removed, with the file of a socket
@@ -147,12 +164,17 @@ fn with_directories_of<T>(path: &Path, work: impl FnOnce() -> io::Result<T>) -> 
     done
 }
 
-/// Removes the file of the killed program's socket, at which none listens, and says its permissions: what the program
+/// Removes the file of the killed program's socket, at which none listens, and notes its permissions: what the program
 /// did to them since the checkpoint is rolled back.
-fn remove_if_left(path: &Path, address: &SocketAddrUnix, named: &Named) -> io::Result<Option<u32>> {
-    let Ok(stat) = rustix::fs::lstat(path) else {
-        return Ok(None);
+fn remove_if_left(path: &Path, named: &Named, left: &mut Left) -> io::Result<()> {
+    let Ok(file) = rustix::fs::open(
+        path,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    ) else {
+        return Ok(());
     };
+    let stat = rustix::fs::fstat(&file)?;
     let is_socket = FileType::from_raw_mode(stat.st_mode) == FileType::Socket;
     let probe = socket_with(
         AddressFamily::UNIX,
@@ -160,9 +182,10 @@ fn remove_if_left(path: &Path, address: &SocketAddrUnix, named: &Named) -> io::R
         SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         None,
     )?;
-    if is_socket && connect(&probe, address) == Err(Errno::CONNREFUSED) {
+    let address = SocketAddrUnix::new(name::of_open(&file))?; // its own name may be too long
+    if is_socket && connect(&probe, &address) == Err(Errno::CONNREFUSED) {
         rustix::fs::unlink(path)?;
-        return Ok(Some(stat.st_mode & 0o7777));
+        left.insert(path.to_owned(), stat.st_mode & 0o7777);
     }
-    Ok(None)
+    Ok(())
 }

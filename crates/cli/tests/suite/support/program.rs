@@ -86,6 +86,7 @@ pub(crate) const PROGRAMS: &[Program] = &[
         8,
     ),
     program("python_sockets.py", Kind::Python("multiprocessing.managers"), 3),
+    program("python_bound.py", Kind::Python("socket"), 8),
     program("python_tcp.py", Kind::Python("asyncio"), 4),
     program("python_ptys.py", Kind::Python("pty"), 6),
     program("python_full_ptys.py", Kind::Python("pty"), 2),
