@@ -26,6 +26,13 @@ pub fn fork(state: &Path, new: &Path) -> Result<Epoch> {
     }
     let (directory, store, recovered) = StateDir::open(state)?;
     drop(store);
+    let parent = parent_of(new).canonicalize();
+    if (parent.map_err(Error::file("cannot find", parent_of(new)))?).starts_with(directory.path()) {
+        return Err(Error::State(format!(
+            "{} lies in the state that it would be a copy of: name a directory beside it",
+            new.display()
+        )));
+    }
     let told = |why: &str| Err(Error::State(format!("{}: {why}", state.display())));
     if recovered.epoch == 0 {
         return told("the program was killed before its first checkpoint: there is nothing to fork");
@@ -72,9 +79,13 @@ fn put_in_place(unfinished: &Path, new: &Path) -> Result<()> {
         Err(Errno::EXIST) => return Err(exists(new)),
         Err(error) => return Err(Error::file("cannot make", new)(error.into())),
     }
-    let parent = match new.parent() {
+    sync(parent_of(new))
+}
+
+/// The directory that a name is in.
+fn parent_of(new: &Path) -> &Path {
+    match new.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
-    };
-    sync(parent)
+    }
 }

@@ -134,6 +134,9 @@ fn what_cannot_be_forked_is_told_and_leaves_nothing() {
     });
     refused("in use", &state, &other, "in use");
     kill(&mut child, Victim::Tree, &mut chance(seed(), "fork"));
+    let kept = fs::read_dir(&state).expect("a state").count();
+    refused("within itself", &state, &state.join("other"), "lies in the state");
+    assert_eq!(fs::read_dir(&state).expect("a state").count(), kept);
     fs::create_dir(&other).expect("a directory");
     refused("there already", &state, &other, "exists already");
     fs::remove_dir(&other).expect("remove it");
