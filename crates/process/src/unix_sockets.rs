@@ -63,16 +63,38 @@ impl Name {
         }
     }
 
-    /// The address that binds or connects a socket with it, in [`Name::in_directory`].
+    /// As bind(2) was given it, if it is a file.
+    #[must_use]
+    pub fn given(&self) -> Option<&Path> {
+        match self {
+            Name::None | Name::Abstract(_) => None,
+            Name::File(path) | Name::Near { name: path, .. } | Name::Moved { name: path, .. } => Some(path),
+        }
+    }
+
+    /// The address that binds a socket with it, in [`Name::in_directory`].
     #[must_use]
     pub fn address(&self) -> Option<rustix::io::Result<SocketAddrUnix>> {
         match self {
             Name::None => None,
             Name::Abstract(name) => Some(SocketAddrUnix::new_abstract_name(name)),
-            Name::File(path) | Name::Near { name: path, .. } | Name::Moved { name: path, .. } => {
-                Some(SocketAddrUnix::new(path.as_path()))
-            }
+            _ => self.given().map(SocketAddrUnix::new),
         }
+    }
+
+    /// Does something with the address by which its socket is reached, from any directory, if it is a name.
+    ///
+    /// # Errors
+    /// Those of the work; the file is not there.
+    pub fn reach<T>(&self, work: impl FnOnce(&SocketAddrUnix) -> io::Result<T>) -> io::Result<Option<T>> {
+        let file = self.file();
+        let file = file.map(|file| rustix::fs::open(file, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()));
+        let file = file.transpose()?;
+        let address = match &file {
+            Some(file) => Some(SocketAddrUnix::new(name::of_open(file))), // its name may be too long
+            None => self.address(),
+        };
+        address.transpose()?.map(|address| work(&address)).transpose()
     }
 
     /// Does something in the directory at which it begins.

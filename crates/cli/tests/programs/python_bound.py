@@ -1,5 +1,6 @@
-# Unix sockets whose files lie elsewhere than their names lead, and one whose name a successor has. Usage: python_bound.py TURNS
-import os, shutil, socket, stat, sys, time
+# Unix sockets whose files lie elsewhere than their names lead, of both kinds, and one whose name a successor has.
+# Usage: python_bound.py TURNS
+import os, socket, stat, sys, time
 
 home = os.getcwd()
 
@@ -17,6 +18,15 @@ def serves(listener, file):
         with listener.accept()[0] as server:
             server.sendall(b"x")
             return client.recv(1) == b"x"
+
+
+# A receiver, and a sender that is connected with it.
+def letters(name, file):
+    post, sender = (socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(2))
+    post.bind(name)
+    sender.connect(name)
+    os.rename(name, file)
+    return post, sender
 
 
 def begin():
@@ -42,23 +52,30 @@ def begin():
     files["after/near"], files["after/far"] = listens("before/near"), listens(f"{home}/before/far")
     os.rename("before", "after")
     files["stays"] = listens("stays")
+    posts = [letters("post.new", "post"), letters("there/stays", "there/stays")]
     os.chdir("/")
     for number, file in enumerate(sorted(files)):
         os.chmod(f"{home}/{file}", 0o600 + number)
-    return gone, files
+    return gone, files, posts
 
 
 for turn in range(int(sys.argv[1])):
-    gone, files = begin()
+    gone, files, posts = begin()
     for n in range(20):
+        for post, sender in posts:
+            sender.send(b"%d" % n)
         time.sleep(0.01)
+        for post, sender in posts:
+            assert post.recv(100) == b"%d" % n and sender.getpeername() == post.getsockname()
         print(turn, n, all(serves(listener, f"{home}/{file}") for file, listener in files.items()), flush=True)
     for file, listener in sorted(files.items()):
         mode = stat.S_IMODE(os.stat(f"{home}/{file}").st_mode)
         print(file, listener.getsockname().replace(home, ""), oct(mode), flush=True)
     os.chdir(home)
     print(gone.getsockname().replace(home, ""), sorted(os.listdir()), os.listdir("there"), flush=True)
-    for listener in (gone, *files.values()):
-        listener.close()
-    for entry in os.listdir():
-        shutil.rmtree(entry) if os.path.isdir(entry) else os.remove(entry)
+    for each in (gone, *files.values(), *sum(posts, ())):
+        each.close()
+    for file in (*files, "post", "there/stays"):
+        os.remove(file)
+    for directory in ("there/deep", "there", "after"):
+        os.rmdir(directory)

@@ -49,9 +49,9 @@ fn send(from: impl AsFd, bytes: &[u8], to: &impl SocketAddrArg) -> io::Result<()
 
 fn send_unix(message: &Datagram, receiver: &Named, made: &MadeSockets) -> io::Result<()> {
     let is_reached = receiver.mode.is_some() || receiver.name.file().is_none();
-    let Some(to) = receiver.name.address().transpose()?.filter(|_| is_reached) else {
+    if !is_reached {
         return Ok(()); // its file is gone: nothing can be sent to it any more
-    };
+    }
     let is_sender = |fd: &&OwnedFd| {
         let name = getsockname(fd).ok();
         Sender::of(name) == message.from
@@ -61,10 +61,11 @@ fn send_unix(message: &Datagram, receiver: &Named, made: &MadeSockets) -> io::Re
         .values()
         .find(is_sender)
         .filter(|_| message.from != Sender::None);
-    receiver.name.in_directory(|| match (sender, &message.from) {
-        (Some(sender), _) => send(sender, &message.bytes, &to),
-        (None, from) => send(stand_in(from)?, &message.bytes, &to),
-    })
+    let sent = receiver.name.reach(|to| match (sender, &message.from) {
+        (Some(sender), _) => send(sender, &message.bytes, to),
+        (None, from) => send(stand_in(from)?, &message.bytes, to),
+    });
+    sent.map(drop)
 }
 
 /// A Unix socket with the abstract name of one that was closed, if that is to be had. Other names would make a file.

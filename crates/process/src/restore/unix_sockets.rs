@@ -45,10 +45,17 @@ pub fn make(context: &Context, state: &Path, into: &mut MadeSockets) -> Result<(
     }
     datagrams::put_back(context, into)?; // also what came before the receiver was connected
     for (descriptor, named) in all() {
-        if let (Some(fd), Some(peer)) = (into.open.get(&descriptor.fd), named.peer.address()) {
-            // A peer that is gone is heard of at the next message.
-            let _ = peer.and_then(|peer| connect(fd, &peer));
-        }
+        let Some(fd) = into.open.get(&descriptor.fd) else {
+            continue;
+        };
+        // One of the program's own is found where its file lies, whichever directory its name was given in.
+        let is_peer = |own: &&Named| {
+            own.mode.is_some() && own.kind == named.kind && own.name.given() == named.peer.given()
+        };
+        let own = all().map(|(_, own)| own).find(is_peer);
+        let peer = own.map_or(&named.peer, |own| &own.name);
+        // A peer that is gone is heard of at the next message.
+        let _ = peer.reach(|address| Ok(connect(fd, address)?));
     }
     Ok(())
 }
