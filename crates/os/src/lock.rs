@@ -5,6 +5,7 @@
 //!   locked.
 //! * A child made by `fork` has such a copy, until it executes another program. What it drops ends no lock of its parent.
 
+use crate::name::of_open;
 use crate::proc_file;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, major, minor, open};
 use rustix::io::Errno;
@@ -122,6 +123,12 @@ impl Lock {
     /// Whether the locked file has a name: whoever had the lock before may have removed it.
     pub(crate) fn is_still_named(&self) -> bool {
         fstat(&self.held).is_ok_and(|stat| stat.st_nlink > 0)
+    }
+
+    /// The locked file, whatever its own name leads to by now.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        of_open(&self.held)
     }
 
     /// As [`Lock::take`], but waits a while for readers.

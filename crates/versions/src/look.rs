@@ -53,7 +53,7 @@ pub struct Look {
     /// The plane of that step.
     pub plane: Option<usize>,
     direct: DirectFile,
-    _lock: Option<Lock>,
+    lock: Option<Lock>,
 }
 
 /// Looks at the array in the file `path`. It may be in use.
@@ -92,7 +92,7 @@ pub fn look(path: impl AsRef<Path>) -> Result<Look> {
         durable,
         plane,
         direct,
-        _lock: lock,
+        lock,
     })
 }
 
@@ -172,7 +172,7 @@ impl Look {
             ))
             .into());
         }
-        crate::copy::copy(&self.path, to.as_ref())?;
+        crate::copy::copy(&self.path, self.lock.as_ref(), to.as_ref())?;
         Ok(self.durable)
     }
 

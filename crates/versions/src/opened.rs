@@ -28,7 +28,7 @@ pub(crate) struct Opened {
     pub(crate) last: u64,
     pub(crate) counts: Statistics,
     run_to_end: bool,
-    _lock: Option<Lock>,
+    lock: Option<Lock>,
 }
 
 impl Opened {
@@ -42,7 +42,7 @@ impl Opened {
             owed: Owed::new(pace),
             counts: Statistics::default(),
             run_to_end: pace != Pace::Manual,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -94,7 +94,7 @@ impl Opened {
     /// Copies the array, as of the last update, to the new file `to`. Says of which update it is.
     pub(crate) fn backup(&self, to: &Path) -> Result<u64> {
         self.durable()?;
-        crate::copy::copy(self.shared().path(), to)?;
+        crate::copy::copy(self.shared().path(), self.lock.as_ref(), to)?;
         Ok(self.shared().durable())
     }
 

@@ -8,7 +8,7 @@ use support::folders;
 use twinpage_campaign::seed;
 use twinpage_os::direct::Direct;
 use twinpage_os::modelled::Model;
-use twinpage_versions::{Error, Options, Pace, Versions};
+use twinpage_versions::{Error, Options, Pace, Planes, Versions};
 
 type Text = [u8; 256];
 
@@ -381,6 +381,28 @@ fn sizes_that_no_file_has_are_refused() {
         assert!(matches!(larger, Err(Error::TooLarge { .. })));
     }
     assert_eq!((array.len(), *array.get(9)), (10, 7));
+}
+
+/// The file may be moved, and its name another's, before an array is copied.
+#[test]
+fn a_backup_is_of_the_array_and_not_of_what_has_its_name() {
+    for folder in folders() {
+        let at = |name: &str| folder.path().join(name);
+        let mut array = Versions::<u64, 2>::open(at("array"), 10, |_| 1).unwrap();
+        let mut planes = Planes::<u64, 2>::open(at("planes"), 10).unwrap();
+        std::fs::rename(at("array"), at("moved")).unwrap();
+        std::fs::remove_file(at("planes")).unwrap();
+        let others = Versions::<u64, 2>::open(at("array"), 10, |_| 9).unwrap();
+        array.update(|update| update.set(3, 7));
+        planes.step(|_, new| new.fill(5)).unwrap();
+        array.backup(at("copy")).unwrap();
+        planes.backup(at("copy of planes")).unwrap();
+        drop((array, planes, others));
+        let copy = Versions::<u64, 2>::open(at("copy"), 10, |_| unreachable!()).unwrap();
+        assert_eq!((*copy.get(0), *copy.get(3)), (1, 7));
+        let copy = Planes::<u64, 2>::open(at("copy of planes"), 10).unwrap();
+        assert_eq!(copy.newest(), [5; 10]);
+    }
 }
 
 /// It knows of no update since the fork(2), and has no thread that makes any durable.
