@@ -2,6 +2,7 @@ use super::{Watched, cases};
 use crate::collections::{Box, String};
 use proptest::prelude::*;
 use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -96,4 +97,23 @@ fn bytes_that_are_no_text_are_refused() {
     let bytes = |b: &[u8]| crate::collections::Vec::from_iter_in(b.iter().copied(), watched.heap);
     assert!(String::from_utf8(bytes(&[0xff])).is_err());
     assert_eq!(String::from_utf8(bytes("né".as_bytes())).unwrap(), "né");
+}
+
+#[test]
+fn a_place_that_cuts_a_character_of_a_long_text_is_told_in_few_words() {
+    let watched = Watched::new();
+    let cut: [fn(&mut String<'_>); 5] = [
+        |text| text.insert_str(1, "x"),
+        |text| text.truncate(1),
+        |text| drop(text.split_off(1)),
+        |text| text.replace_range(0..1, "x"),
+        |text| drop(text.drain(1..2)),
+    ];
+    for cut in cut {
+        let mut text = String::from_in(&"é".repeat(100_000), watched.heap);
+        let panic = catch_unwind(AssertUnwindSafe(|| cut(&mut text))).unwrap_err();
+        let said = panic.downcast::<std::string::String>().unwrap();
+        assert!(said.contains("'é'") && said.len() < 1000, "{said:.1000}");
+        assert_eq!(text.len(), 200_000);
+    }
 }
