@@ -79,6 +79,8 @@ pub(crate) struct State {
     pub(crate) saved: CachePadded<AtomicUsize>,
     /// Whether pages may be evicted (`paging.rs`).
     pub(crate) takes_away: AtomicBool,
+    /// The table of roots was looked at since the window was taken (`root_table.rs`).
+    pub(crate) has_sound_roots: AtomicBool,
     reserved: Mutex<Option<Reserved>>,
     /// When it was last left, counted in windows left; 0: never.
     pub(crate) left: AtomicU64,
@@ -99,6 +101,7 @@ static STATES: [State; WINDOWS] = [const {
         groups: Listed::new(),
         saved: CachePadded(AtomicUsize::new(0)),
         takes_away: AtomicBool::new(false),
+        has_sound_roots: AtomicBool::new(false),
         reserved: Mutex::new(None),
         left: AtomicU64::new(0),
     }

@@ -124,8 +124,8 @@ impl Region {
     /// A root that was made with a type `T` was before ([`Persist::Previous`]) becomes a `T` now, all of
     /// it at once. A panic in that conversion ends the process, before anything of it is durable.
     ///
-    /// A region has a few roots, or some hundred: an opening looks at the whole table of them, so that the time to make
-    /// many grows with the square of their number. What there are many of belongs in one root, a map.
+    /// A region has a few roots, or some thousand: an opening compares its name with those of all, so that the time to
+    /// make many grows with the square of their number. What there are many of belongs in one root, a map.
     ///
     /// # Errors
     /// [`RootError`]: it is in use, it is of another type, its type is nested too deep, or the heap has no memory or is

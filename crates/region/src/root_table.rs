@@ -15,6 +15,7 @@ use crate::root_entry::RootEntry;
 use crate::zone::WINDOWS;
 use std::alloc::Layout;
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
 /// Held while the table of a window is looked at or changed.
@@ -65,7 +66,7 @@ fn lock_table(heap: Heap<'_>) -> MutexGuard<'static, ()> {
     lock_of(heap.raw().place())
 }
 
-/// The table, looked at before it is used; `None`: there is none yet.
+/// The table, looked at before it is used first: what is changed later is changed here. `None`: there is none yet.
 ///
 /// # Safety
 /// The lock of the table is held for as long as it is used.
@@ -75,8 +76,12 @@ unsafe fn table<'r>(heap: Heap<'r>) -> Result<Option<&'r Table<'r>>, HeapError> 
     if at == 0 {
         return Ok(None);
     }
-    if !heap.raw().has_root_table(at) {
-        return Err(HeapError::damaged(format!("the table of roots at {at:#x}")));
+    let is_sound = &heap.raw().place().state().has_sound_roots;
+    if !is_sound.load(Ordering::Relaxed) {
+        if !heap.raw().has_root_table(at) {
+            return Err(HeapError::damaged(format!("the table of roots at {at:#x}")));
+        }
+        is_sound.store(true, Ordering::Relaxed);
     }
     // SAFETY: it is a vector of entries with sound texts, which do not change while the lock is held.
     Ok(Some(unsafe { &*std::ptr::with_exposed_provenance(at as usize) }))
@@ -237,7 +242,8 @@ pub(crate) fn remove(heap: Heap<'_>, name: &str) -> Result<(), RootError> {
     let _lock = lock_table(heap);
     // SAFETY: the lock is held.
     if let Some(table) = unsafe { table_mut(heap) }? {
-        table.retain(|entry| entry.name != *name);
+        let found = table.iter().position(|entry| entry.name == *name);
+        found.map(|index| table.remove(index));
     }
     Ok(())
 }

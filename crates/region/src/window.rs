@@ -111,6 +111,7 @@ impl Window {
         state.bytes.store(0, Ordering::Relaxed);
         state.bound.store(DATA_BYTES, Ordering::Relaxed);
         state.volatile.store(volatile, Ordering::Relaxed);
+        state.has_sound_roots.store(false, Ordering::Relaxed);
         state.gate.set_free(twinpage_os::barrier::light_is_free());
         marks::begin(place, &reserved)?;
         *held = Some(reserved);
