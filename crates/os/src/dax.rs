@@ -117,16 +117,18 @@ pub fn is_dax(file: &File) -> io::Result<bool> {
     Ok(obstacle(file)?.is_none())
 }
 
-/// Why a file cannot be used as persistent memory, and the way out.
+/// Why a file cannot be used as persistent memory, and the way out. Its folder is named: the file may be one that has a
+/// hidden name until it is whole.
 pub(crate) fn not_dax(file: &File, path: &Path) -> Error {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).display();
     match obstacle(file) {
         Ok(why) => Error::Invalid(format!(
-            "{} cannot be used as persistent memory: {}; put it on ext4 or XFS on persistent memory, mounted with -o dax, or choose the durability disk",
-            path.display(),
+            "a file in {folder} cannot be used as persistent memory: {}; put it on ext4 or XFS on persistent memory, mounted with -o dax, or choose the durability disk",
             why.unwrap_or("it was not when it was asked before")
         )),
         Err(source) => Error::Io {
-            what: format!("asking whether {} is on persistent memory", path.display()),
+            what: format!("asking whether a file in {folder} is on persistent memory"),
             at: 0,
             source,
         },

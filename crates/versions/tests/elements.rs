@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use support::folders;
 use twinpage_campaign::seed;
+use twinpage_os::Durability;
 use twinpage_os::direct::Direct;
 use twinpage_os::modelled::Model;
 use twinpage_versions::{Error, Options, Pace, Planes, Versions};
@@ -363,6 +364,21 @@ fn an_array_without_room_leaves_no_file() {
     drop(array);
     let array = Versions::<[u8; 4096], 3>::open(&path, 10, |_| unreachable!()).unwrap();
     assert_eq!((array.get(0)[0], array.get(9)[0]), (7, 8));
+}
+
+/// What it would have been made as is an inner matter.
+#[test]
+fn a_folder_that_is_no_persistent_memory_is_named() {
+    for folder in folders() {
+        let options = Options::new().durability(Durability::Dax);
+        let path = folder.path().join("array");
+        let error = Versions::<u64>::open_with(&options, &path, 10, |_| 1)
+            .unwrap_err()
+            .to_string();
+        let named = format!("a file in {} cannot be used", folder.path().display());
+        assert!(error.contains(&named) && !error.contains(".new"), "{error}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
 }
 
 /// More values than any file holds: their bytes are a number that wraps.
