@@ -241,9 +241,10 @@ impl<'r> Change<'r> {
 pub(crate) fn remove(heap: Heap<'_>, name: &str) -> Result<(), RootError> {
     let _lock = lock_table(heap);
     // SAFETY: the lock is held.
-    if let Some(table) = unsafe { table_mut(heap) }? {
-        let found = table.iter().position(|entry| entry.name == *name);
-        found.map(|index| table.remove(index));
+    if let Some(table) = unsafe { table_mut(heap) }?
+        && let Some(found) = table.iter().position(|entry| entry.name == *name)
+    {
+        table.remove(found);
     }
     Ok(())
 }

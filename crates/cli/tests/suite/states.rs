@@ -613,6 +613,27 @@ fn only_damage_is_called_so() {
 }
 
 #[test]
+fn a_state_that_is_removed_while_its_program_runs_is_missed() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let state = scratch.path().join("state");
+    let script = "rm -r \"$0\"; for i in $(seq 200000); do :; done; echo done";
+    let mut command = twinpage();
+    command.args(["run", "--every", "5ms", "--state"]).arg(&state);
+    let out = command.args(["--", "sh", "-c", script]).arg(&state).output();
+    let out = out.expect("twinpage starts");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(
+        stderr.contains("there is no state at ") && stderr.contains("a kill loses the program"),
+        "{stderr}"
+    );
+    assert_eq!(
+        (out.status.code(), &*out.stdout),
+        (Some(0), &b"done\n"[..]),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn what_is_no_twinpage_is_named_and_not_waited_for() {
     let home = Home::new();
     let mut child = home.started(&["--state", "state"]);

@@ -485,6 +485,18 @@ impl<'a> Drive<'a> {
         if let Some(complaint) = self.controller.complaint(&self.ledger.spent()) {
             self.program.notes.say(&complaint);
         }
+        self.look_for_state();
+    }
+
+    /// What is written to files that were removed is lost with the program, and no write fails.
+    fn look_for_state(&mut self) {
+        let state = self.program.files.state();
+        if !state.exists() {
+            self.program.notes.say(&format!(
+                "there is no state at {} any more: where it was removed, a kill loses the program",
+                state.display()
+            ));
+        }
     }
 
     /// Begins a checkpoint, unless it is put off. Why none could be begun, if none could.
