@@ -8,7 +8,7 @@ use crate::team::Task;
 use crate::worker::{Slice, Waits};
 use indicatif::ProgressBar;
 use serde::Serialize;
-use twinpage_commands::report::{machine, table};
+use twinpage_commands::report::{document, table};
 
 /// All that was measured.
 #[derive(Default)]
@@ -52,8 +52,7 @@ impl Report {
     pub(crate) fn json(&self, arguments: &Common) -> serde_json::Value {
         let rows = self.rows.iter().map(|row| serde_json::json!(row));
         let rows = rows.chain(self.opens.iter().map(|row| serde_json::json!(row)));
-        serde_json::json!({
-            "machine": machine(),
+        document(serde_json::json!({
             "seconds": arguments.seconds,
             "repeat": arguments.repeat,
             "scale": arguments.scale,
@@ -61,7 +60,7 @@ impl Report {
             "media": self.media,
             "absent": self.absent,
             "rows": rows.collect::<Vec<_>>(),
-        })
+        }))
     }
 }
 

@@ -1,34 +1,36 @@
-//! Notes the commit that the lab's commands are built from.
+//! Notes the commit that reports name.
 
 mod built_from;
 
 use std::path::Path;
 
-/// The crates whose code a report's numbers come from.
-const SOURCES: [&str; 8] = [
-    "crates/classify/src",
-    "crates/commands/src",
-    "crates/lab/src",
-    "crates/lab/configs",
-    "crates/lab/devices",
-    "crates/measure/src",
-    "crates/core/src",
-    "crates/baselines/src",
-];
+/// What a report's numbers come from: all crates, for the benchmarks of programs and regions report too.
+fn sources(here: &Path) -> Vec<String> {
+    let crates = std::fs::read_dir(here.join("crates"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let crates = crates.map(|each| format!("crates/{}/src", each.file_name().display()));
+    let more = ["crates/lab/configs", "crates/lab/devices", "bench/src"].map(str::to_owned);
+    let all = crates.chain(more).filter(|source| here.join(source).is_dir());
+    all.collect()
+}
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=built_from.rs");
     println!("cargo::rerun-if-env-changed=TWINPAGE_COMMIT");
     let here = Path::new("../..");
-    for source in SOURCES.map(|source| here.join(source)) {
-        println!("cargo::rerun-if-changed={}", source.display());
+    let sources = sources(here);
+    for source in &sources {
+        println!("cargo::rerun-if-changed={}", here.join(source).display());
     }
     if let Some(moves) = built_from::moves(here) {
         println!("cargo::rerun-if-changed={}", moves.display());
     }
     let given = std::env::var("TWINPAGE_COMMIT").ok();
-    if let Some(commit) = given.or_else(|| built_from::commit(here, &SOURCES)) {
+    let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+    if let Some(commit) = given.or_else(|| built_from::commit(here, &sources)) {
         println!("cargo::rustc-env=TWINPAGE_BUILT_FROM={commit}");
     }
 }

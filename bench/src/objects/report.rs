@@ -8,7 +8,7 @@ use crate::report::Spread;
 use crate::versions::Ratio;
 use serde::Serialize;
 use std::path::PathBuf;
-use twinpage_commands::report::{machine, table};
+use twinpage_commands::report::{document, table};
 
 /// What is run in turns.
 pub(super) struct Setting {
@@ -171,8 +171,7 @@ impl Report {
 
     pub(super) fn print(&self, arguments: &ObjectsArguments) {
         if arguments.json {
-            let document = serde_json::json!({
-                "machine": machine(),
+            let measured = serde_json::json!({
                 "seconds": arguments.seconds,
                 "repeat": arguments.repeat,
                 "line_delay_ns": arguments.line_delay,
@@ -180,7 +179,7 @@ impl Report {
                 "rows": self.rows,
                 "ratios": self.ratios,
             });
-            println!("{document:#}");
+            println!("{:#}", document(measured));
             return;
         }
         self.show_rows();

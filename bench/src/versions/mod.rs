@@ -19,7 +19,7 @@ use crate::spread::Spread;
 use crate::subject::{answer, own};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use twinpage_commands::report::machine;
+use twinpage_commands::report::document;
 
 use arguments::Part;
 pub(crate) use arguments::{ArrayArguments, SpsArguments, VersionsArguments};
@@ -104,8 +104,7 @@ pub(crate) fn bench(arguments: &VersionsArguments) -> Result<()> {
         report.opens = arrays::opens(arguments)?;
     }
     if arguments.json {
-        let mut document = serde_json::json!({
-            "machine": machine(),
+        let mut measured = serde_json::json!({
             "strings": arguments.strings,
             "seed": arguments.seed,
             "threshold": arguments.threshold,
@@ -114,8 +113,8 @@ pub(crate) fn bench(arguments: &VersionsArguments) -> Result<()> {
         let serde_json::Value::Object(fields) = serde_json::json!(report) else {
             return Err("a report has fields".into());
         };
-        document.as_object_mut().expect("an object").extend(fields);
-        println!("{document:#}");
+        measured.as_object_mut().expect("an object").extend(fields);
+        println!("{:#}", document(measured));
     } else {
         tables::show(&report, arguments);
     }

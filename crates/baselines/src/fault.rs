@@ -16,6 +16,12 @@ pub enum Fault {
     LeaveTorn,
     /// Any scheme: the first write of a page leaves what was there before.
     NoZeroFill,
+    /// Any scheme: a read begins at the first line of its page.
+    ReadFromFirst,
+    /// Any scheme: a view is of the first lines of its page.
+    ViewFirst,
+    /// Any scheme: lines that differ are not found.
+    Overlook,
     /// Undo logs: lines are written in place before their old versions are durable in the log.
     SkipLogFence,
     /// Undo logs: one line in eight is not logged.

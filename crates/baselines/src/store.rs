@@ -397,12 +397,16 @@ impl<M: Medium, P: LineStore> Mechanism for Store<M, P> {
             into.fill(0);
             return Ok(());
         }
+        let wrong = self.layout.faulty(Fault::ReadFromFirst);
+        let first = if wrong { 0 } else { first };
         self.mechanism
             .read(&self.medium, &self.layout, page.0, first, into)
     }
 
     fn view_newest(&self, page: PageId, first: usize, len: usize) -> Option<&[u8]> {
         self.has_page(page).then_some(())?;
+        let wrong = self.layout.faulty(Fault::ViewFirst);
+        let first = if wrong { 0 } else { first };
         self.mechanism
             .view(&self.medium, &self.layout, page.0, first, len)
     }
@@ -412,6 +416,9 @@ impl<M: Medium, P: LineStore> Mechanism for Store<M, P> {
     }
 
     fn diff_newest(&self, page: PageId, first: usize, bytes: &[u8]) -> Result<LineMask> {
+        if self.layout.faulty(Fault::Overlook) {
+            return Ok(LineMask::NONE);
+        }
         differing_from_newest(self, page, first, bytes, || {
             self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
         })

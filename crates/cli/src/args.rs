@@ -570,7 +570,7 @@ pub(crate) struct TreesArguments {
 #[derive(Args, Debug)]
 pub(crate) struct ProcessArguments {
     /// Sizes of the heap
-    #[arg(long, value_delimiter = ',', default_values_t = [256, 1024], value_parser = RangedU64ValueParser::<usize>::new().range(1..=1 << 20))]
+    #[arg(long, value_delimiter = ',', default_values_t = [256, 1024], value_parser = heap_mib())]
     pub(crate) heap_mib: Vec<usize>,
     /// Share of its pages written in each epoch
     #[arg(long, value_delimiter = ',', default_values_t = [0.1, 1.0, 10.0], value_parser = within(0.0, 100.0))]
@@ -618,13 +618,18 @@ pub(crate) struct RegionArguments {
     pub(crate) options: Vec<OsString>,
 }
 
+/// Reads the size of a heap: one with pages, and of a TiB at most.
+fn heap_mib() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=1 << 20)
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct WriterArguments {
     /// Size of the heap
-    #[arg(long)]
+    #[arg(long, value_parser = heap_mib())]
     pub(crate) heap_mib: usize,
     /// Share of its pages written in a round
-    #[arg(long)]
+    #[arg(long, value_parser = within(0.0, 100.0))]
     pub(crate) dirty_percent: f64,
     /// Which pages
     #[arg(long, value_enum, default_value_t = Pattern::WorkingSet)]

@@ -202,10 +202,11 @@ fn tell_heap(path: &Path, heap: &Report) {
 
 pub(crate) fn stats(arguments: &Stats) -> Result<ExitCode, String> {
     let found = control_socket::statistics(&arguments.region).map_err(|error| {
-        format!(
-            "{error}; twinpage info {} tells what is in it",
-            arguments.region.display()
-        )
+        let region = arguments.region.display();
+        match arguments.region.is_file() {
+            true => format!("{error}; twinpage info {region} tells what is in it"),
+            false => error.to_string(),
+        }
     })?;
     if arguments.json {
         println!("{found:#}");

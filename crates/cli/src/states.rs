@@ -287,7 +287,18 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, String> {
 
 pub(crate) fn clean(arguments: &Clean) -> Result<ExitCode, String> {
     let (mut gone, mut failed) = (Vec::new(), Vec::new());
-    for state in find(&arguments.places)?.into_iter().filter(State::is_over) {
+    for state in find(&arguments.places)? {
+        if !state.is_over() {
+            // Of one that was named, saying nothing would say that it is gone.
+            if !arguments.json && arguments.places.contains(&state.path) {
+                println!(
+                    "kept {} ({}): only what has finished is removed",
+                    state.path.display(),
+                    state.status.name()
+                );
+            }
+            continue;
+        }
         if !arguments.dry_run
             && let Err(why) = remove(&state.path)
         {

@@ -83,6 +83,11 @@ fn a_region_is_looked_at_checked_and_copied() {
     let second = file("second.twin");
     assert_eq!(json(&["backup", "--json"], &[&copy, &second], 0)["live"], false);
     assert!(refused(&["stats"], &[&path]).contains("twinpage info"));
+    let missing = refused(&["stats"], &[&file("missing.twin")]);
+    assert!(
+        missing.contains("missing.twin") && !missing.contains("info"),
+        "{missing}"
+    );
     let region = Region::open(&second).unwrap();
     let orders = region.root::<HashMap<u64, u64>>("orders").unwrap();
     region.read(|v| {

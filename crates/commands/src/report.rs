@@ -1,11 +1,29 @@
 //! What every benchmark says alike: the machine, numbers and times on the command line, tables, medians.
 
+use crate::lab::provenance;
 use comfy_table::Table;
-use std::time::Duration;
+use serde_json::{Value, json};
+use std::time::{Duration, SystemTime};
+
+/// A benchmark's JSON: what was measured, after the command, the commit of the program, the day, and the machine.
+///
+/// # Panics
+/// What was measured is no object.
+#[must_use]
+pub fn document(measured: Value) -> Value {
+    let mut all = json!(provenance());
+    all["date"] = json!(humantime::format_rfc3339_seconds(SystemTime::now()).to_string());
+    all["machine"] = machine();
+    let fields = all.as_object_mut().expect("an object");
+    let Value::Object(measured) = measured else {
+        panic!("a report has fields");
+    };
+    fields.extend(measured);
+    all
+}
 
 /// The machine a benchmark ran on, as in its JSON.
-#[must_use]
-pub fn machine() -> serde_json::Value {
+fn machine() -> Value {
     let line = |path: &str| {
         std::fs::read_to_string(path)
             .unwrap_or_default()
@@ -17,7 +35,7 @@ pub fn machine() -> serde_json::Value {
         .lines()
         .find_map(|line| line.strip_prefix("model name"))
         .unwrap_or("");
-    serde_json::json!({
+    json!({
         "kernel": line("/proc/sys/kernel/osrelease"),
         "processor": model.trim_start_matches([' ', '\t', ':']),
         "processors": std::thread::available_parallelism().map_or(1, usize::from),
@@ -77,6 +95,16 @@ pub fn within(least: f64, most: f64) -> impl Fn(&str) -> Result<f64, String> + C
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_document_says_where_it_comes_from() {
+        let document = document(json!({ "rows": [1] }));
+        for field in ["command", "commit", "date", "machine"] {
+            assert!(document.get(field).is_some(), "{field}: {document}");
+        }
+        assert!(document["date"].as_str().unwrap().starts_with("20"), "{document}");
+        assert_eq!(document["rows"], json!([1]));
+    }
 
     #[test]
     fn times_have_units() {

@@ -15,6 +15,7 @@ use crate::workload::image::Images;
 use crate::workload::list;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A value of the machine, and what it is set to in turn: `nvm.channels=1,2,4`.
@@ -32,13 +33,23 @@ impl std::str::FromStr for Axis {
         let wrong = || "expected TABLE.KEY=VALUE,VALUE, such as nvm.channels=1,2,4".to_owned();
         let (key, values) = text.split_once('=').ok_or_else(wrong)?;
         let values: Vec<String> = values.split(',').map(|value| value.trim().to_owned()).collect();
-        match key.is_empty() || values.iter().any(String::is_empty) {
-            true => Err(wrong()),
-            false => Ok(Axis {
-                key: key.trim().to_owned(),
-                values,
-            }),
+        if key.is_empty() || values.iter().any(String::is_empty) {
+            return Err(wrong());
         }
+        once(key, &values)?;
+        Ok(Axis {
+            key: key.trim().to_owned(),
+            values,
+        })
+    }
+}
+
+/// An error if something is named twice: it would be run twice, and shown as if it were two.
+pub(crate) fn once<T: Ord + Display>(option: &str, named: &[T]) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    match named.iter().find(|one| !seen.insert(*one)) {
+        Some(twice) => Err(format!("{option} names {twice} twice")),
+        None => Ok(()),
     }
 }
 
@@ -162,6 +173,8 @@ impl Sweep {
     /// # Errors
     /// A machine that cannot be, a run that failed, or one that did not go its length.
     pub fn run(&self, provenance: Provenance, tell: &(dyn Fn(usize, usize) + Sync)) -> Result<Grid, String> {
+        once("--scheme", &self.schemes)?;
+        once("--workload", &self.workloads)?;
         let keys = self.axes.iter().map(|axis| &axis.key);
         let mut seen = BTreeSet::new();
         if let Some(twice) = keys.into_iter().find(|key| !seen.insert(*key)) {
@@ -400,5 +413,11 @@ mod tests {
                 .contains("nvm.channels=3")
         );
         assert!("nvm.channels".parse::<Axis>().is_err() && "a=1,".parse::<Axis>().is_err());
+        let twice = "nvm.channels=2,1,2".parse::<Axis>().unwrap_err();
+        assert_eq!(twice, "nvm.channels names 2 twice");
+        let workloads = vec!["tatp".into(), "echo".into(), "tatp".into()];
+        let twice = Sweep { workloads, ..wrong };
+        let why = twice.run(Provenance::default(), &|_, _| ()).unwrap_err();
+        assert_eq!(why, "--workload names tatp twice");
     }
 }

@@ -27,6 +27,9 @@ pub fn write(path: &Path, text: &str) -> Result<(), String> {
 /// As [`write`].
 pub fn check(path: &Path) -> Result<(), String> {
     let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if path.is_dir() {
+        return Err(format!("{}: is a folder", path.display()));
+    }
     let Some(unfinished) = unfinished(path) else {
         return Ok(());
     };
@@ -81,7 +84,10 @@ mod tests {
         std::fs::remove_dir(&part).unwrap();
         check(&path).unwrap();
         assert_eq!(read(), "new");
-        assert!(write(folder.path(), "text").is_err(), "a folder");
+        assert!(
+            write(folder.path(), "text").is_err() && check(folder.path()).is_err(),
+            "a folder"
+        );
         assert!(write(Path::new("/dev/full"), "text").is_err());
         write(Path::new("/dev/null"), "text").unwrap();
     }

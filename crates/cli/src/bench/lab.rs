@@ -3,7 +3,7 @@
 use crate::args::LabArguments;
 use serde::Serialize;
 use std::process::ExitCode;
-use twinpage_commands::report::{machine, median, table};
+use twinpage_commands::report::{document, median, table};
 use twinpage_lab::speed::{self, Load, RAMULATOR_KILO, Ran};
 
 /// Workloads that miss the DRAM cache seldom, sometimes, and often.
@@ -30,13 +30,12 @@ pub(crate) fn bench(arguments: &LabArguments) -> Result<ExitCode, String> {
     let rows = measure(arguments)?;
     match arguments.json {
         true => {
-            let document = serde_json::json!({
-                "machine": machine(),
+            let measured = serde_json::json!({
                 "smaller": arguments.smaller,
                 "instructions": arguments.instructions,
                 "rows": rows,
             });
-            println!("{document:#}");
+            println!("{:#}", document(measured));
         }
         false => show(&rows, arguments),
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
-use twinpage_commands::report::{machine, median, table};
+use twinpage_commands::report::{document, median, table};
 use twinpage_process::statistics::{self, Statistics};
 
 /// One measured setting; times are medians over the repeats.
@@ -62,8 +62,7 @@ pub(crate) fn bench(arguments: &ProcessArguments) -> Result<ExitCode, String> {
     }
     progress.finish_and_clear();
     if arguments.json {
-        let document = serde_json::json!({ "machine": machine(), "rows": rows });
-        println!("{document:#}");
+        println!("{:#}", document(serde_json::json!({ "rows": rows })));
     } else {
         print(&rows);
     }

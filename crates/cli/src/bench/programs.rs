@@ -16,7 +16,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
-use twinpage_commands::report::{machine, median, table};
+use twinpage_commands::report::{document, median, table};
 use twinpage_os::messages;
 use twinpage_process::statistics::Percentiles;
 
@@ -482,8 +482,8 @@ fn report_proofs(
     arguments: &ProgramsArguments,
 ) -> Result<(), String> {
     if arguments.json {
-        let document = serde_json::json!({ "machine": machine(), "proofs": proofs, "left_out": left_out });
-        println!("{document:#}");
+        let measured = serde_json::json!({ "proofs": proofs, "left_out": left_out });
+        println!("{:#}", document(measured));
         return Ok(());
     }
     let mut shown = table([
@@ -552,8 +552,8 @@ fn report(rows: &[Row], left_out: &[&String], arguments: &ProgramsArguments) -> 
         .filter_map(|mode| overall(rows, *mode))
         .collect();
     if arguments.json {
-        let document = serde_json::json!({ "machine": machine(), "rows": rows, "medians": medians, "left_out": left_out });
-        println!("{document:#}");
+        let measured = serde_json::json!({ "rows": rows, "medians": medians, "left_out": left_out });
+        println!("{:#}", document(measured));
         return Ok(());
     }
     let mut shown = table([

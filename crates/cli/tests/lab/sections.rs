@@ -50,6 +50,18 @@ fn people_read_what_was_recovered() {
     );
 }
 
+/// A program goes on without end where nothing says how long it is.
+#[test]
+fn a_power_cut_after_the_end_is_told() {
+    let output = sections(&["--design", "ssp", "--program", "sps", "--crash-at", "1s"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(
+        said.contains("the run ended before the power failed, after "),
+        "{said}"
+    );
+}
+
 /// The command of docs/lab.md: a value on the line, and a file that says only how its machine differs.
 #[test]
 fn a_machine_may_differ_in_one_value() {

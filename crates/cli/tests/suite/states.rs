@@ -525,6 +525,18 @@ fn what_has_finished_is_cleaned_away_and_nothing_else() {
     home.json(&["clean"]);
     assert_eq!(home.listed(), [left("bash-1", "resumable")]);
     assert!(home.path(".local/state/twinpage/stranger/file").exists());
+    let named = home.path(".local/state/twinpage/bash-1");
+    let kept = home
+        .twinpage()
+        .arg("clean")
+        .arg(&named)
+        .output()
+        .expect("twinpage starts");
+    let said = String::from_utf8_lossy(&kept.stdout);
+    assert!(
+        said.contains("bash-1 (resumable): only what has finished is removed"),
+        "{kept:?}"
+    );
     // A named state is cleaned when it is named.
     assert!(run(&["--state", "mine", "--", "true"]).success());
     assert_eq!(home.json(&["clean"])["states"], Value::Array(vec![]));

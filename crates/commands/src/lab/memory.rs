@@ -16,7 +16,8 @@ pub(super) const EXAMPLES: &str = "Example:
   twinpage lab memory --trace requests.csv --config ddr3-1600k
   twinpage lab memory --trace ls.trc --form dramsim3 --config pcm --json
 
-Devices: ddr3-1600k, pcm, pcm-mlc, stt-ram, rram, optane-like, ssp-nvram, or a device file. Cycles of
+Devices: ddr3-1600k, pcm, pcm-mlc, stt-ram, rram, optane-like, ssp-nvram, simpo-nvram,
+or a device file. Cycles of
 the trace are cycles of the device.";
 
 #[derive(Args, Debug)]

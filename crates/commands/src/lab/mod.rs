@@ -99,7 +99,7 @@ pub fn lab(lab: Lab) -> Result<ExitCode, String> {
 }
 
 /// What was asked, as one types it, and the commit that this program was built from.
-fn provenance() -> Provenance {
+pub(crate) fn provenance() -> Provenance {
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_default();
     let program = Path::new(&program).file_name().unwrap_or(OsStr::new("twinpage"));

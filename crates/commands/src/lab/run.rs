@@ -268,7 +268,7 @@ fn show(report: &Report) {
             None => "exactly that checkpoint".to_owned(),
             Some(why) => format!("WRONG: {why}"),
         };
-        rows.add("power cut at", time(recovery.at_ns as f64));
+        rows.add("power cut after", time(outcome.time_ns as f64));
         rows.add(
             "recovered",
             format!(

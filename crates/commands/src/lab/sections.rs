@@ -108,7 +108,7 @@ fn show(report: &Report) {
             None => "whole sections, all that were acknowledged".to_owned(),
             Some(why) => format!("WRONG: {why}"),
         };
-        rows.add("power cut at", time(recovery.at_ns));
+        rows.add("power cut after", time(machine.time_fs / 1_000_000));
         rows.add(
             "recovered",
             format!(

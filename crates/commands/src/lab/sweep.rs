@@ -52,6 +52,43 @@ fn show(grid: &Grid) {
     let mut table = comfy_table::Table::new();
     table.load_preset(comfy_table::presets::NOTHING);
     table.set_header(names);
-    table.add_rows(lines);
+    table.add_rows(lines.iter().map(|line| line.iter().map(|field| short(field))));
     println!("{table}");
+}
+
+/// A number to four digits; the files have all.
+fn short(field: &str) -> String {
+    match field.parse::<f64>() {
+        Ok(number) if field.contains('.') && number != 0.0 => {
+            let digits = (3.0 - number.abs().log10().floor()).max(0.0) as usize;
+            format!("{number:.digits$}")
+        }
+        _ => field.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn numbers_have_four_digits_and_all_else_stays() {
+        let told = [
+            "0.007357662403547191",
+            "1.0",
+            "123456.789",
+            "-0.5",
+            "2128211",
+            "1.5ms",
+            "NaN",
+            "",
+        ]
+        .map(short);
+        assert_eq!(
+            told,
+            [
+                "0.007358", "1.000", "123457", "-0.5000", "2128211", "1.5ms", "NaN", ""
+            ]
+        );
+    }
 }

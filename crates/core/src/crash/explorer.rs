@@ -260,8 +260,7 @@ impl<S: Simulated> Explorer<S> {
             .get(&found.epoch)
             .filter(|_| allowed.contains(&found.epoch))
         else {
-            let epoch = found.epoch;
-            let what = format!("epoch {epoch} is found, {allowed:?} was promised");
+            let what = format!("epoch {} is found, {allowed:?} was promised", found.epoch);
             return Err(broken(what));
         };
         self.compare(&scheme, &found, state)?;
@@ -304,10 +303,8 @@ impl<S: Simulated> Explorer<S> {
                 continue;
             }
             for image in crash.images(Choice::FEW, &mut self.random) {
-                let again = self
-                    .recover(Recorder::new(image()))
-                    .map_err(failed("recovery after a crashed recovery refuses"));
-                let (scheme, found) = again?;
+                let again = self.recover(Recorder::new(image()));
+                let (scheme, found) = again.map_err(failed("recovery after a crashed recovery refuses"))?;
                 if found.epoch != epoch {
                     let again = found.epoch;
                     let what = format!("epoch {again} is found after a crashed recovery of {epoch}");
@@ -361,28 +358,20 @@ impl<S: Simulated> Explorer<S> {
 /// What a store recovered to `epoch` does next: what came next the first time, the same again, with
 /// a step left out, or with other contexts.
 fn next_steps(steps: &[Step], epoch: Epoch, random: &mut Random) -> Vec<Step> {
-    let commits = |steps: &[Step]| {
-        steps
-            .iter()
-            .filter(|step| matches!(step, Step::Commit(..) | Step::Begin(..)))
-            .count() as u64
-    };
-    let skip = (0..steps.len())
-        .find(|&k| commits(&steps[..k]) >= epoch)
-        .unwrap_or(steps.len());
+    let is_commit = |step: &&Step| matches!(step, Step::Commit(..) | Step::Begin(..));
+    let commits = |steps: &[Step]| steps.iter().filter(is_commit).count() as u64;
+    let skip = (0..steps.len()).find(|&k| commits(&steps[..k]) >= epoch);
     let mut next: Vec<Step> = Vec::new();
-    for step in &steps[skip..] {
+    for step in &steps[skip.unwrap_or(steps.len())..] {
         next.push(step.clone());
         if commits(&next) == 2 {
             break;
         }
     }
     if next.is_empty() {
-        next.push(Step::Write {
-            page: random.below(4),
-            lines: LineMask(random.number() | 1),
-            value: random.number(),
-        });
+        let (page, lines) = (random.below(4), LineMask(random.number() | 1));
+        let value = random.number();
+        next.push(Step::Write { page, lines, value });
         next.push(Step::Commit(9, random.number()));
     }
     match random.below(3) {

@@ -218,10 +218,13 @@ fn copy_on_write() -> Baseline<impl LineStore> {
     Baseline {
         create: |medium, setting| CopyOnWrite::create(medium, options(setting).geometry, Some(0x1d)),
         lives: 60,
-        // The last four are mistakes in what all of them share.
+        // All but the first two are mistakes in what all of them share.
         faults: &[
             Fault::SkipCopy,
             Fault::FreeEarly,
+            Fault::ReadFromFirst,
+            Fault::ViewFirst,
+            Fault::Overlook,
             Fault::SkipDataFence,
             Fault::SkipRecordFence,
             Fault::MarkEarly,

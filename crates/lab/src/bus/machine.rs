@@ -13,11 +13,12 @@ use crate::machine::core::{Core, NO_REQUEST, Pending, Stall, State, Waiter};
 use crate::machine::hierarchy::{Access, Hierarchy};
 use crate::machine::miss_file::MissFile;
 use crate::op::{Kind, LINE_BYTES, Op};
-use crate::quantity::in_time;
+use crate::quantity::{FS_PER_NS, in_time};
 use crate::space::Port;
 use crate::workload::image::filled;
 use crate::workload::{Progress, Workload};
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// A core may be so far ahead of the core furthest behind.
 const WINDOW_FS: u64 = 50_000_000;
@@ -134,16 +135,28 @@ impl<'w> Machine<'w> {
         (1..=parts).map(part).collect()
     }
 
-    /// Runs `warm_up` transactions, then goes on until the power fails `after_fs` femtoseconds later. Says what was counted
-    /// in this time, and how many operations of its last batch each core has done.
+    /// Runs `warm_up` transactions, then `transactions` more until the power fails `after_fs` femtoseconds later. Says what
+    /// was counted in this time, and how many operations of its last batch each core has done.
     ///
     /// # Errors
     /// The program ends before, or its cores wait for one another.
-    pub fn run_to_crash(&mut self, warm_up: u64, after_fs: u64) -> Result<(Counts, Vec<usize>), String> {
+    pub fn run_to_crash(
+        &mut self,
+        warm_up: u64,
+        transactions: u64,
+        after_fs: u64,
+    ) -> Result<(Counts, Vec<usize>), String> {
         self.go(warm_up)?;
         let before = self.totals();
         self.crash_at = before.time_fs.saturating_add(after_fs);
-        self.go(u64::MAX)?;
+        let end = warm_up.saturating_add(transactions);
+        self.go(end)?;
+        if self.counts.transactions >= end {
+            let took = Duration::from_nanos((self.totals().time_fs - before.time_fs) / FS_PER_NS);
+            return Err(format!(
+                "the run ended before the power failed, after {took:.1?}; cut earlier"
+            ));
+        }
         let done = self.cores.iter().map(|this| this.core.next).collect();
         let counts = Counts {
             time_fs: after_fs,

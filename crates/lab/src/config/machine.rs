@@ -160,7 +160,7 @@ impl Described for Config {
     type File = File;
 
     const KIND: Kind = Kind {
-        machines: "machines",
+        machines: "machines with a memory controller",
         built_in: &[
             ("dpc", include_str!("../../configs/dpc.toml")),
             ("twins", include_str!("../../configs/twins.toml")),

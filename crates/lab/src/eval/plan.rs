@@ -1,5 +1,6 @@
 //! Artifacts, and the runs each needs.
 
+use super::each::chosen;
 use super::loads::{self, Load};
 use super::open::OPEN;
 use super::paper::Paper;
@@ -155,7 +156,8 @@ impl Runs {
         let epochs = |(key, run): (&Key, &Run)| {
             let is_plain = (key.scheme, key.variant) == (SchemeName::DUAL_PAGE, Variant::Plain);
             let count = run.outcome.checkpoints;
-            (is_plain && count < 10).then(|| format!("{}, {count} epochs", loads[key.workload].name))
+            let epochs = if count == 1 { "epoch" } else { "epochs" };
+            (is_plain && count < 10).then(|| format!("{}, {count} {epochs}", loads[key.workload].name))
         };
         self.0.iter().filter_map(epochs).collect()
     }
@@ -288,25 +290,10 @@ pub(super) fn title(paper: Paper, name: &str) -> &'static str {
 
 /// The artifacts asked for.
 pub(super) fn choose(request: &Request) -> Result<Vec<Artifact>, String> {
-    let mine: Vec<&'static str> = ARTIFACTS
-        .iter()
-        .filter(|artifact| artifact.1 == request.paper)
-        .map(|artifact| artifact.0)
-        .collect();
-    if let Some(unknown) = request
-        .artifacts
-        .iter()
-        .find(|name| !mine.contains(&name.as_str()))
-    {
-        return Err(format!(
-            "{} has no {unknown}; there are {}",
-            request.paper.name(),
-            mine.join(", ")
-        ));
-    }
-    let wanted =
-        |name: &&str| request.artifacts.is_empty() || request.artifacts.iter().any(|asked| asked == name);
-    Ok(mine.into_iter().filter(wanted).map(Artifact).collect())
+    let mine = ARTIFACTS.iter().filter(|artifact| artifact.1 == request.paper);
+    let mine: Vec<_> = mine.map(|&(name, _, title)| (name, title)).collect();
+    let chosen = chosen(request.paper.name(), &mine, &request.artifacts)?;
+    Ok(chosen.into_iter().map(Artifact).collect())
 }
 
 /// One figure or table.

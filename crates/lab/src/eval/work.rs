@@ -14,6 +14,7 @@ use crate::config::Described;
 use crate::config::machine::Config;
 use crate::experiment::Experiment;
 use crate::schemes::SchemeName;
+use crate::sweep::once;
 use crate::threads;
 use crate::workload::image::Images;
 use crate::workload::list::{self, Setting};
@@ -43,6 +44,7 @@ pub(super) struct Work<'a> {
 impl<'a> Work<'a> {
     pub(super) fn new(request: &'a Request, tell: Tell<'a>) -> Result<Work<'a>, String> {
         let config = config(request)?;
+        once("--with", &request.with)?;
         let artifacts = plan::choose(request)?;
         let (loads, left_out) = loads::choose(request);
         let known = |name: &String| loads.iter().any(|load| load.name == *name);

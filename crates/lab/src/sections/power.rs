@@ -36,6 +36,8 @@ pub struct PowerCut<'c> {
     pub setting: &'c Setting,
     /// Sections before time is counted.
     pub warm_up: u64,
+    /// Sections of the run, before whose end the power fails.
+    pub sections: u64,
     /// When the power fails, in femtoseconds after them.
     pub after_fs: u64,
     /// What survives of writes under way follows from it.
@@ -96,7 +98,7 @@ impl PowerCut<'_> {
             fault: self.fault,
         };
         let mut machine = Machine::new(self.hardware.clone(), None, &mut watched);
-        let (counts, done) = machine.run_to_crash(self.warm_up, self.after_fs)?;
+        let (counts, done) = machine.run_to_crash(self.warm_up, self.sections, self.after_fs)?;
         let at_ns = machine.crash_fs() / FS_PER_NS;
         machine.check()?;
         drop(machine);

@@ -85,6 +85,12 @@ impl Replay {
                 scans[0].cores
             ));
         }
+        if files.len() > cores {
+            return Err(format!(
+                "{paths} are {} traces; the machine has {cores} cores",
+                files.len()
+            ));
+        }
         let count = if several { 1 } else { cores };
         let mut players = Vec::new();
         let mut pages = 0;

@@ -33,7 +33,7 @@ fn every_program_on_every_design_recovers_whole_sections() {
                     program: program.into(),
                     threads,
                     shared: shared && program != "sps",
-                    smaller: 256,
+                    smaller: 64,
                     seed: random.u64(..),
                     crash_fs: Some(random.u64(1..60) * MICROSECOND_FS),
                 };
@@ -74,6 +74,7 @@ fn cut(design: Name, after_fs: u64, seed: u64, fault: Option<Fault>) -> Recovery
         hardware: &config.hardware,
         setting: &config.setting,
         warm_up: 20,
+        sections: u64::MAX,
         after_fs,
         seed,
         fault,

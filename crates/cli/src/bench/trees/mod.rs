@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use twinpage_commands::report::{machine, table};
+use twinpage_commands::report::{document, table};
 use twinpage_os::messages;
 use twinpage_process::launch::find;
 
@@ -260,13 +260,12 @@ impl Room {
 
 fn report(rows: &[Row], left_out: &[&str], arguments: &TreesArguments) {
     if arguments.json {
-        let document = serde_json::json!({
-            "machine": machine(),
+        let measured = serde_json::json!({
             "pipeline": arguments.pipeline,
             "rows": rows,
             "left_out": left_out,
         });
-        return println!("{document:#}");
+        return println!("{:#}", document(measured));
     }
     let mut shown = table([
         "measure",

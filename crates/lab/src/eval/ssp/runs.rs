@@ -264,6 +264,7 @@ impl Key {
             hardware: &config.hardware,
             setting: &config.setting,
             warm_up: config.study.warm_up,
+            sections: config.study.sections,
             after_fs,
             seed,
             fault: None,
