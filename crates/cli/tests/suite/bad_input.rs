@@ -37,6 +37,16 @@ fn a_program_that_cannot_run() {
 }
 
 #[test]
+fn a_heap_without_pages() {
+    let words = "bench writer --heap-mib 0 --dirty-percent 1 --rounds 1 --spin 0";
+    let out = twinpage()
+        .args(words.split(' '))
+        .output()
+        .expect("twinpage starts");
+    assert_eq!(out.status.code(), Some(2), "{out:?}");
+}
+
+#[test]
 fn an_interval_that_makes_no_sense() {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     for every in [

@@ -61,6 +61,12 @@ impl Replay {
     /// A file that is no trace, is damaged, or has too many cores.
     pub(super) fn open(paths: &str, cores: usize) -> Result<Replay, String> {
         let files: Vec<&Path> = paths.split(',').map(Path::new).collect();
+        if files.len() > cores {
+            return Err(format!(
+                "{paths} are {} traces; the machine has {cores} cores",
+                files.len()
+            ));
+        }
         let mut scans = Vec::new();
         for file in &files {
             // Read again, a pipe would have nothing, or wait for another writer for ever.
@@ -83,12 +89,6 @@ impl Replay {
             return Err(format!(
                 "{paths} has {} cores; the machine has {cores}",
                 scans[0].cores
-            ));
-        }
-        if files.len() > cores {
-            return Err(format!(
-                "{paths} are {} traces; the machine has {cores} cores",
-                files.len()
             ));
         }
         let count = if several { 1 } else { cores };

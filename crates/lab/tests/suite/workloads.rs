@@ -153,7 +153,6 @@ fn each_does_the_same_again() {
     }
 }
 
-/// A trace of several cores, and one of one core on every core: the bytes are those that were stored.
 /// A trace is read twice, which a pipe or a device cannot be.
 #[test]
 fn a_trace_that_is_no_file_is_not_played() {
@@ -162,10 +161,15 @@ fn a_trace_that_is_no_file_is_not_played() {
         cores: 1,
         seed: 1,
     };
+    let why = list::make(&format!("trace:a{}", ",b".repeat(setting.cores)), &setting)
+        .err()
+        .unwrap();
+    assert!(why.contains("the machine has"), "{why}");
     let why = list::make("trace:/dev/null", &setting).err().unwrap();
     assert!(why.contains("read twice"), "{why}");
 }
 
+/// A trace of several cores, and one of one core on every core: the bytes are those that were stored.
 #[test]
 fn traces_are_played() {
     let scratch = tempfile::tempdir().unwrap();
