@@ -1,9 +1,11 @@
 //! What every benchmark says alike: the machine, numbers and times on the command line, tables, medians.
 
-use crate::lab::provenance;
 use comfy_table::Table;
 use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
+use twinpage_lab::provenance::Provenance;
 
 /// A benchmark's JSON: what was measured, after the command, the commit of the program, the day, and the machine.
 ///
@@ -20,6 +22,20 @@ pub fn document(measured: Value) -> Value {
     };
     fields.extend(measured);
     all
+}
+
+/// The command, quoted as a shell reads it, and the commit that this program was built from.
+pub(crate) fn provenance() -> Provenance {
+    let mut words = std::env::args_os();
+    let program = words.next().unwrap_or_default();
+    let program = Path::new(&program).file_name().unwrap_or(OsStr::new("twinpage"));
+    let words = std::iter::once(program.to_owned()).chain(words);
+    let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    Provenance {
+        // The kernel passes no word with a zero byte, which alone cannot be quoted.
+        command: shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default(),
+        commit: option_env!("TWINPAGE_BUILT_FROM").map(str::to_owned),
+    }
 }
 
 /// The machine a benchmark ran on, as in its JSON.

@@ -13,6 +13,7 @@
 #![allow(unsafe_code)]
 
 use crate::flush::{Native, Processor, persist};
+use crate::folder::folder_of;
 use crate::mapped::{MappedMedium, Persistence};
 use crate::space::{again, fill_holes};
 use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, fdatasync, statx};
@@ -120,8 +121,7 @@ pub fn is_dax(file: &File) -> io::Result<bool> {
 /// Why a file cannot be used as persistent memory, and the way out. Its folder is named: the file may be one that has a
 /// hidden name until it is whole.
 pub(crate) fn not_dax(file: &File, path: &Path) -> Error {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new(".")).display();
+    let folder = folder_of(path).display();
     match obstacle(file) {
         Ok(why) => Error::Invalid(format!(
             "a file in {folder} cannot be used as persistent memory: {}; put it on ext4 or XFS on persistent memory, mounted with -o dax, or choose the durability disk",

@@ -1,6 +1,7 @@
 //! A file that is made under a hidden name beside its own, and gets its own when it is whole: a crash
 //! in between leaves nothing under the name.
 
+use crate::folder::folder_of;
 use crate::health::refused;
 use crate::lock::{Lock, LockError};
 use crate::name;
@@ -98,9 +99,7 @@ fn parts(path: &Path) -> Option<(String, &'static str)> {
 
 /// Removes what crashes left of files of this name in the making. Those still in the making are locked.
 fn remove_stale(path: &Path) {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let (Some((head, tail)), Ok(files)) = (parts(path), std::fs::read_dir(folder.unwrap_or(Path::new("."))))
-    else {
+    let (Some((head, tail)), Ok(files)) = (parts(path), std::fs::read_dir(folder_of(path))) else {
         return;
     };
     let is_draft = |name: &OsStr| {

@@ -30,6 +30,7 @@
 //! ignore it (`setrlimit(2)`); a program that ignores it gets `Error::Full`.
 
 use crate::batch::Batch;
+use crate::folder::{folder_of, sync_folder_of};
 use crate::health::{Access, Health, full, refused};
 use crate::space::{Space, again, is_unsupported, punch, reserve};
 use rustix::fs::fdatasync;
@@ -317,12 +318,7 @@ pub(crate) fn create_private(path: &Path) -> Result<File> {
 
 /// Makes the name of a new file durable: syncs its directory.
 pub(crate) fn sync_name(path: &Path) -> Result<()> {
-    let folder = path
-        .parent()
-        .filter(|p| !p.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(|e| refused("syncing the directory", folder, 0, e))
+    sync_folder_of(path).map_err(|e| refused("syncing the directory", folder_of(path), 0, e))
 }
 
 /// An existing regular file.

@@ -27,6 +27,7 @@ pub mod family;
 pub mod faulty;
 pub mod file;
 pub mod flush;
+pub mod folder;
 mod health;
 pub mod inject;
 pub mod ipc;

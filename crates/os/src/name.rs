@@ -1,9 +1,9 @@
 //! Names of files: given to what is whole, and what they say of the medium behind them.
 
 use crate::any::Durability;
+use crate::folder::sync_folder_of;
 use rustix::fs::{CWD, RenameFlags, StatFs, renameat_with, statfs};
 use rustix::io::Errno;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
@@ -77,14 +77,14 @@ pub fn give(draft: &Path, name: &Path) -> io::Result<bool> {
         },
         Err(e) => return Err(e.into()),
     }
-    let folder = name.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    sync_folder_of(name)?;
     Ok(true)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
 
     #[test]
     fn a_name_is_given_once() {

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use std::fs;
 use std::path::{Path, PathBuf};
 use twinpage_core::Epoch;
+use twinpage_os::folder::folder_of;
 
 /// Makes `new` from `state`. Returns the epoch that both go on from.
 ///
@@ -26,8 +27,8 @@ pub fn fork(state: &Path, new: &Path) -> Result<Epoch> {
     }
     let (directory, store, recovered) = StateDir::open(state)?;
     drop(store);
-    let parent = parent_of(new).canonicalize();
-    if (parent.map_err(Error::file("cannot find", parent_of(new)))?).starts_with(directory.path()) {
+    let parent = folder_of(new).canonicalize();
+    if (parent.map_err(Error::file("cannot find", folder_of(new)))?).starts_with(directory.path()) {
         return Err(Error::State(format!(
             "{} lies in the state that it would be a copy of: name a directory beside it",
             new.display()
@@ -79,13 +80,5 @@ fn put_in_place(unfinished: &Path, new: &Path) -> Result<()> {
         Err(Errno::EXIST) => return Err(exists(new)),
         Err(error) => return Err(Error::file("cannot make", new)(error.into())),
     }
-    sync(parent_of(new))
-}
-
-/// The directory that a name is in.
-fn parent_of(new: &Path) -> &Path {
-    match new.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
+    sync(folder_of(new))
 }

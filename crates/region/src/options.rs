@@ -6,6 +6,8 @@ use crate::next_level::Wanted;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use twinpage_core::{Geometry, Medium, ProductScheme, Recovered, Scheme, SchemeKind, Setup, Stores};
+use twinpage_os::folder::folder_of;
+use twinpage_os::name::durability_of;
 use twinpage_os::{AnyMedium, Draft, Durability};
 
 /// When pages that have two homes on the medium get one again. Each page that was written has two for a while: that of
@@ -382,20 +384,14 @@ impl Options {
     }
 
     pub(crate) fn durability_in_folder_of(&self, path: &Path) -> Result<Durability> {
-        self.durability_at(path.parent().unwrap_or(Path::new(".")))
+        self.durability_at(folder_of(path))
     }
 
     pub(crate) fn durability_at(&self, path: &Path) -> Result<Durability> {
         match self.durability {
             Some(durability) => Ok(durability),
             None => {
-                let path = if path.as_os_str().is_empty() {
-                    Path::new(".")
-                } else {
-                    path
-                };
-                twinpage_os::name::durability_of(path)
-                    .map_err(|e| Error::system(format!("looking at {}", path.display()), e))
+                durability_of(path).map_err(|e| Error::system(format!("looking at {}", path.display()), e))
             }
         }
     }

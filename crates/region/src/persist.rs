@@ -56,8 +56,8 @@ use crate::heap::Heap;
 /// A changed type migrates when its root is opened: as the root's own type, and at any depth as what an `Option`, an
 /// array, a tuple, or a `Box`, `Vec` or `VecDeque` of a region holds, or as the value of a map. Other places have limits:
 ///
-/// * A field of a derived struct or enum, also one whose type is a parameter, does not migrate by itself: the struct or
-///   enum is another type then, and gets a version and a `from` of its own.
+/// * A field of a derived struct or enum does not migrate by itself, even if its type is a parameter. The struct or enum
+///   has changed with it, and needs a version and a `from` of its own.
 /// * The members of a tuple go back together, each to what it was before. One in which a member that has changed once is
 ///   still as it was, and another is not, is opened as such a tuple first.
 /// * Keys of maps, and values of sets and of a [`BinaryHeap`](crate::collections::BinaryHeap), keep their type: another

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use twinpage_core::Error as Damage;
 use twinpage_os::direct::Instructions;
+use twinpage_os::folder::folder_of;
 use twinpage_os::{Access, CopiedFile, Direct, DirectFile, Draft, Durability, Lock, LockError};
 
 /// How an array is opened: [`Versions::open_with`](crate::Versions::open_with).
@@ -108,13 +109,9 @@ impl Options {
     }
 
     fn durability_at(&self, path: &Path) -> Result<Durability> {
-        let path = match path.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => path,
-        };
         match self.durability {
             Some(durability) => Ok(durability),
-            None => Ok(durability_of(path)?),
+            None => durability_of(path),
         }
     }
 }
@@ -192,7 +189,7 @@ fn create(
     wanted: &Header,
     fill: &mut dyn FnMut(&dyn Direct, &Header),
 ) -> Result<Option<File>> {
-    let durability = options.durability_at(path.parent().unwrap_or(Path::new(".")))?;
+    let durability = options.durability_at(folder_of(path))?;
     let create = |at: &Path| Ok::<_, Error>(DirectFile::create(at, durability, options.instructions)?);
     let (mut draft, direct) = Draft::make(path, create)?;
     let direct: Arc<dyn Direct> = match is_copied(&direct, wanted) {

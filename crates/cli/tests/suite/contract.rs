@@ -396,19 +396,22 @@ fn prove_fails_for_a_program_that_is_never_the_same() {
     assert_eq!(json(&out)["identical"], Value::Bool(false));
 }
 
-#[test]
-fn a_user_without_privileges() {
-    let Some(user) = OrdinaryUser::of("a user without privileges") else {
-        return;
-    };
+/// What becomes of `twinpage run WORDS` by an ordinary user, in a directory of its own. `None`: there is no such user here.
+fn run_by_ordinary_user(test: &str, words: &[&str]) -> Option<Output> {
+    let user = OrdinaryUser::of(test)?;
     let home = tempfile::tempdir().expect("a scratch directory");
     user.give(home.path());
-    let words = [
-        "run", "--every", "5ms", "--state", "state", "--", "bash", "-c", COUNTING,
-    ];
     let mut command = user.twinpage();
-    let out = command.args(words).current_dir(home.path()).output();
-    let out = out.expect("setpriv");
+    command.args(["run", "--state", "state"]).args(words);
+    Some(command.current_dir(home.path()).output().expect("setpriv"))
+}
+
+#[test]
+fn a_user_without_privileges() {
+    let words = ["--every", "5ms", "--", "bash", "-c", COUNTING];
+    let Some(out) = run_by_ordinary_user("a user without privileges", &words) else {
+        return;
+    };
     let stderr = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{stderr}");
     assert_eq!(
@@ -420,19 +423,13 @@ fn a_user_without_privileges() {
 
 #[test]
 fn a_file_of_an_ordinary_user_goes_to_no_other() {
-    let Some(user) = OrdinaryUser::of("a file of an ordinary user goes to no other") else {
-        return;
-    };
-    let home = tempfile::tempdir().expect("a scratch directory");
-    user.give(home.path());
     let script =
         "touch f && chown $(id -u) f && chgrp $(id -g) f && for by in chown chgrp; do LC_ALL=C $by 0 f; done";
-    let mut command = user.twinpage();
-    let out = command
-        .args(["run", "--state", "state", "--", "sh", "-c", script])
-        .current_dir(home.path())
-        .output();
-    let stderr = String::from_utf8_lossy(&out.expect("setpriv").stderr).into_owned();
+    let words = ["--", "sh", "-c", script];
+    let Some(out) = run_by_ordinary_user("a file of an ordinary user goes to no other", &words) else {
+        return;
+    };
+    let stderr = String::from_utf8_lossy(&out.stderr);
     assert_eq!(
         stderr.matches("f': Operation not permitted").count(),
         2,

@@ -1,7 +1,8 @@
 //! `twinpage lab eval`: a paper's evaluation, repeated.
 
-use super::{bar, provenance};
+use super::bar;
 use crate::output::{make_folder, print_json};
+use crate::report::provenance;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

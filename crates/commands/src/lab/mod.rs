@@ -14,10 +14,7 @@ mod workloads;
 use clap::{Args, Parser, Subcommand};
 use eval::Study;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::ffi::OsStr;
-use std::path::Path;
 use std::process::ExitCode;
-use twinpage_lab::provenance::Provenance;
 use twinpage_os::messages;
 
 /// The papers' memory controllers in simulated time: traces, workloads, experiments.
@@ -95,20 +92,6 @@ pub fn lab(lab: Lab) -> Result<ExitCode, String> {
         LabCommand::Convert(arguments) => convert::convert(&arguments),
         LabCommand::Verify(arguments) => verify::verify(&arguments),
         LabCommand::Workloads(arguments) => workloads::workloads(&arguments),
-    }
-}
-
-/// What was asked, as one types it, and the commit that this program was built from.
-pub(crate) fn provenance() -> Provenance {
-    let mut words = std::env::args_os();
-    let program = words.next().unwrap_or_default();
-    let program = Path::new(&program).file_name().unwrap_or(OsStr::new("twinpage"));
-    let words = std::iter::once(program.to_owned()).chain(words);
-    let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
-    Provenance {
-        // The kernel passes no word with a zero byte, which alone cannot be quoted.
-        command: shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default(),
-        commit: option_env!("TWINPAGE_BUILT_FROM").map(str::to_owned),
     }
 }
 

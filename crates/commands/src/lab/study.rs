@@ -1,8 +1,9 @@
 //! `twinpage lab eval mss|ssp|simpo`: studies on machines with their memory on the bus.
 
+use super::bar;
 use super::eval::{Eval, show_claims, write};
-use super::{bar, provenance};
 use crate::output::{make_folder, print_json};
+use crate::report::provenance;
 use std::process::ExitCode;
 use twinpage_lab::eval::{Claim, Document, StudyRequest, Tell, mss, simpo, ssp};
 

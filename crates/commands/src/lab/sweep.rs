@@ -3,6 +3,7 @@
 use super::bar;
 use super::run::Run;
 use crate::output::{make_folder, print_json};
+use crate::report::provenance;
 use std::path::Path;
 use std::process::ExitCode;
 use twinpage_lab::sweep::Grid;
@@ -24,7 +25,7 @@ pub(super) fn sweep(arguments: &Run) -> Result<ExitCode, String> {
         make_folder(folder)?;
     }
     let shown = bar(1, "runs");
-    let grid = arguments.asked().run(super::provenance(), &|done, all| {
+    let grid = arguments.asked().run(provenance(), &|done, all| {
         shown.set_length(all as u64);
         shown.set_position(done as u64);
     })?;

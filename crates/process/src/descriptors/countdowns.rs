@@ -148,8 +148,8 @@ fn time(ns: u64) -> Timespec {
 
 /// What a timer had left at the stop, by what it has left now. The kernel counts the expirations of a periodic timer,
 /// and sets it again, only when it is asked for the time. One that rings after that and before the look has nothing
-/// left, as one that is not set: both are asked again, and that one alone does not count on. One that rings more often than
-/// it can be asked is in the middle of its interval, wherever that is: it begins one anew.
+/// left, as one that is not set: both are asked again, and that one alone does not count on. For a timer that rings more
+/// often than it can be asked, a whole interval is left.
 pub(super) fn look(process: &Process, fd: i32, stopped: Clocks) -> Result<Held> {
     const LOOKS: usize = 3;
     /// A look that took longer tells too little of when it was.
@@ -169,14 +169,12 @@ pub(super) fn look(process: &Process, fd: i32, stopped: Clocks) -> Result<Held> 
         let Countdown { left_ns, ticks, .. } = told;
         counted.push(ticks);
         let stands = counted.len() >= LOOKS && counted[counted.len() - LOOKS..] == [ticks; LOOKS];
-        let is_set = left_ns > 0;
-        let is_told = is_set || told.every_ns == 0 || stands;
-        if is_told && (!is_set || took_ns <= SHORT_NS) || counted.len() >= MOST {
-            let since_ns = from_ns.saturating_sub(stopped.monotonic_ns);
-            let left_ns = match is_told {
-                true if is_set => left_ns + since_ns,
-                true => 0,
-                false => told.every_ns,
+        let is_told = left_ns > 0 || told.every_ns == 0 || stands;
+        if is_told && (left_ns == 0 || took_ns <= SHORT_NS) || counted.len() >= MOST {
+            let left_ns = match left_ns {
+                0 if is_told => 0,
+                0 => told.every_ns,
+                left_ns => left_ns + from_ns.saturating_sub(stopped.monotonic_ns),
             };
             return Ok(Countdown { left_ns, ..told }.held());
         }

@@ -9,13 +9,13 @@ use super::{NextLevel, STEP_BYTES, State};
 use crate::error::{Error, Result};
 use crate::superblock::{LevelMap, Superblock};
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use twinpage_core::Medium;
+use twinpage_os::folder::{folder_of, sync_folder_of};
 use twinpage_os::{Access, AnyMedium, Draft, Durability, Lock, name};
 use zerocopy::IntoBytes;
 
@@ -212,8 +212,7 @@ fn is_one_file(one: &Path, other: &Path) -> bool {
 /// Whether two names are one, of what may not be there yet.
 fn has_one_place(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = std::fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()?;
+        let folder = std::fs::canonicalize(folder_of(path)).ok()?;
         Some(folder.join(path.file_name()?))
     };
     place(one).is_some_and(|one| Some(one) == place(other))
@@ -303,8 +302,7 @@ fn name_in_link(link: &Path, target: &Path) -> Result<()> {
         let _ = std::fs::remove_file(&draft); // what a crash left
         std::os::unix::fs::symlink(target, &draft)?;
         std::fs::rename(&draft, link)?;
-        let folder = link.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        sync_folder_of(link)
     };
     make().map_err(|e| Error::system(format!("making the link {}", link.display()), e))
 }

@@ -1,13 +1,14 @@
 //! Makes bases, copies of the region in the folder where it keeps calls: see [`super::kept`].
 
 use super::Objects;
-use super::kept::{Kept, sync_folder};
+use super::kept::Kept;
 use crate::error::{Error, Result};
 use crate::inspect::inspect;
 use crate::region::Inner;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use twinpage_os::folder::sync_folder_of;
 
 impl Objects {
     /// Makes a base, if one is wanted and can be made.
@@ -64,7 +65,7 @@ fn copy(inner: &Inner, kept: &Kept) -> Result<u64> {
 }
 
 fn give_name(kept: &Kept, name: PathBuf) -> Result<()> {
-    let given = fs::rename(draft(kept), &name).and_then(|()| sync_folder(&name));
+    let given = fs::rename(draft(kept), &name).and_then(|()| sync_folder_of(&name));
     given.map_err(|source| unmade(kept, source))
 }
 

@@ -20,6 +20,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use twinpage_core::operation_log::{Entry, Found};
+use twinpage_os::folder::sync_folder_of;
 
 /// What a file of calls begins with.
 const MAGIC: [u8; 8] = *b"tpkept\0\x01";
@@ -236,13 +237,7 @@ fn store(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&new, path)?;
-    sync_folder(path)
-}
-
-/// Names in the folder of a file are durable.
-pub(super) fn sync_folder(of: &Path) -> std::io::Result<()> {
-    let folder = of.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    sync_folder_of(path)
 }
 
 #[cfg(test)]

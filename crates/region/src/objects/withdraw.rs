@@ -5,7 +5,6 @@
 //! * The log is changed in a copy, which then takes its name: a crash leaves the one or the other.
 
 use super::file::log_path;
-use super::kept::sync_folder;
 use super::listing::{Operation, operation};
 use crate::error::{Error, Result};
 use crate::inspect::inspect;
@@ -13,6 +12,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use twinpage_core::Poison;
 use twinpage_core::operation_log::{Found, Log};
+use twinpage_os::folder::sync_folder_of;
 use twinpage_os::{Access, AnyMedium, Durability};
 
 /// A call that was taken out of a log: [`withdraw`].
@@ -73,7 +73,7 @@ pub fn withdraw(path: impl AsRef<Path>, position: u64) -> Result<Withdrawn> {
     match done {
         Ok(Some(withdrawn)) => {
             fs::rename(&copy, &log).map_err(failed)?;
-            sync_folder(&log).map_err(failed)?;
+            sync_folder_of(&log).map_err(failed)?;
             Ok(withdrawn)
         }
         other => {
