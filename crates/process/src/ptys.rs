@@ -177,6 +177,9 @@ impl Terminal {
     /// Types and prints again what is not read yet. `own` is an other end that does not wait, and is not the program's.
     fn put_back(&self, master: BorrowedFd<'_>, own: BorrowedFd<'_>) -> io::Result<()> {
         if self.has_typed() && self.modes.lines() {
+            let bytes = self.typed.iter().map(|piece| piece.bytes.len()).sum();
+            terminal::set_modes(own, &queue::neutral_to_bytes(&self.modes))?;
+            packed::prepare(own, master, bytes)?;
             let left = queue::put_lines(master, own, &self.modes, &self.typed)?;
             terminal::set_modes(own, &self.modes)?;
             packed::fill_buffers(master, &left)?;
@@ -493,6 +496,43 @@ mod tests {
                 let is_shown = found[0] == printed || echoes && found[0].len() < printed.len();
                 assert!(is_shown && found[1] == typed, "seed {seed}: {lengths:?}");
             }
+        }
+    }
+
+    /// Looks pack what waits, so that there is room for more: of lines for more than a new one has in large buffers.
+    #[test]
+    fn lines_that_were_packed_again_and_again_come_back() {
+        let (master, other) = pair();
+        let mut modes = rustix::termios::tcgetattr(&other).unwrap();
+        modes.local_modes.remove(rustix::termios::LocalModes::ECHO);
+        rustix::termios::tcsetattr(&other, rustix::termios::OptionalActions::Now, &modes).unwrap();
+        rustix::io::ioctl_fionbio(&master, true).unwrap();
+        let (mut typed, line) = (Vec::new(), [b"a".repeat(59), vec![b'\n']].concat());
+        for _ in 0..2 {
+            let mut refused = 0;
+            while refused < 20 {
+                match write(&master, &line) {
+                    Ok(taken) => typed.extend(&line[..taken]),
+                    Err(_) => {
+                        refused += 1;
+                        std::thread::sleep(std::time::Duration::from_millis(1)); // the kernel's worker makes room
+                    }
+                }
+            }
+            super::look(&master, true, true).unwrap();
+        }
+        rustix::io::ioctl_fionbio(&master, false).unwrap();
+        assert!(typed.len() > 30_000, "{}", typed.len());
+        let look = super::look(&master, true, true).unwrap();
+        let (again, end) = look.again(0, true).unwrap();
+        let end = end.unwrap();
+        typed.push(b'\n');
+        for (master, other) in [(master, other), (again, end)] {
+            let mut found = read_up(&master, &other);
+            write(&master, b"\n").unwrap();
+            found[1].extend(read_up(&master, &other)[1].iter());
+            assert_eq!(found[1].len(), typed.len());
+            assert!(found[1] == typed);
         }
     }
 }

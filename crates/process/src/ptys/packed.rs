@@ -37,16 +37,22 @@ const fn in_all((size, count): (usize, usize)) -> usize {
 
 /// Gives bytes to an end that does not wait, whose reader has none, and does not wait either.
 pub(super) fn fill(reader: BorrowedFd<'_>, writer: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
-    if bytes.len() > MOST {
-        make_small_buffers(reader, writer)?;
-    }
+    prepare(reader, writer, bytes.len())?;
     let (first, rest) = bytes.split_at(bytes.len().min(QUEUE_BYTES));
     give(writer, first, QUEUE.into_iter())?;
     queue::await_readable(reader, first.len(), PATIENCE)?;
     fill_buffers(writer, rest)
 }
 
-/// The same behind a queue that is full, where less than 1536 bytes are left in the last buffer.
+/// Has the kernel keep small buffers, where so many bytes need them. The reader gets bytes, not lines, and has none.
+pub(super) fn prepare(reader: BorrowedFd<'_>, writer: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    if bytes > MOST {
+        make_small_buffers(reader, writer)?;
+    }
+    Ok(())
+}
+
+/// The same as [`fill`] behind a queue that is full, where less than 1536 bytes are left in the last buffer.
 pub(super) fn fill_buffers(writer: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     let sizes = BUFFERS.into_iter();
     let sizes = sizes.flat_map(|(size, count)| std::iter::repeat_n(size, count));

@@ -1,4 +1,7 @@
 //! Unix sockets with a name, made again: once the files of the program are as they were at the checkpoint.
+//!
+//! * A resume that is killed leaves nothing that the next one takes for the program's: a file has [`UNFINISHED`] as its
+//!   permissions until it is where it belongs, and directories that are made for a moment are noted in the state.
 
 use super::datagrams;
 use super::made_sockets::MadeSockets;
@@ -14,11 +17,18 @@ use rustix::net::{
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use twinpage_os::{name, socket};
 
 /// Permissions of files that the killed program left, by the names that they were removed by.
 type Left = HashMap<PathBuf, u32>;
+
+/// Permissions of the file of a socket that is not made again yet.
+const UNFINISHED: u32 = 0o200;
+/// In the state: the name of a socket and the directories that are made for it for a moment, the deepest first, a zero byte
+/// after each.
+const NOTE: &str = "bound.made";
 
 /// Makes all of them. Datagram sockets are connected at the end, when all have their names. `state` is the state
 /// directory.
@@ -37,6 +47,7 @@ pub fn make(context: &Context, state: &Path, into: &mut MadeSockets) -> Result<(
     let mut in_order: Vec<_> = all().collect();
     in_order.sort_by_key(|(_, named)| named.mode.is_some() && !matches!(named.name, Name::Moved { .. }));
     let mut left = Left::new();
+    remove_noted(&state.join(NOTE));
     for (descriptor, named) in in_order {
         let fd = again(named, state, &mut left)?;
         let flags = OFlags::from_bits_retain(descriptor.flags) & OFlags::NONBLOCK;
@@ -108,26 +119,35 @@ fn take_name(fd: &OwnedFd, named: &Named, state: &Path, left: &mut Left) -> io::
     };
     let Some(mode) = named.mode else {
         let unlink = |bound: &Path| Ok(rustix::fs::unlink(bound)?);
-        return bind_apart(fd, named, &state.join("bound"), left, unlink);
+        return bind_apart(fd, named, &state.join("bound"), state, left, unlink);
     };
+    remove_if_left(&file, named, left)?;
     if let Name::Moved { .. } = named.name {
-        remove_if_left(&file, named, left)?;
         let put = |bound: &Path| Ok(rustix::fs::rename(bound, &file)?);
-        bind_apart(fd, named, &file.with_file_name(".twinpage-bound"), left, put)?;
+        bind_apart(
+            fd,
+            named,
+            &file.with_file_name(".twinpage-bound"),
+            state,
+            left,
+            put,
+        )?;
     } else {
-        bind_by(fd, &named.name, named, left)?;
+        bind_by(fd, &named.name)?;
     }
     let mode = left.remove(&file).unwrap_or(mode);
     Ok(rustix::fs::chmod(&file, Mode::from_raw_mode(mode))?)
 }
 
-/// Binds a socket by the name of a file, in the place of what the killed program left there.
-fn bind_by(fd: &OwnedFd, name: &Name, named: &Named, left: &mut Left) -> io::Result<()> {
-    let (Some(address), Some(path)) = (name.address().transpose()?, name.file()) else {
+/// Binds a socket by the name of a file. The file has the permissions of the socket itself, which are set for that long.
+fn bind_by(fd: &OwnedFd, name: &Name) -> io::Result<()> {
+    let Some(address) = name.address().transpose()? else {
         return Ok(());
     };
-    remove_if_left(&path, named, left)?;
-    name.in_directory(|| Ok(bind(fd, &address)?))
+    let its_own = rustix::fs::fstat(fd)?.st_mode;
+    rustix::fs::fchmod(fd, Mode::from_raw_mode(UNFINISHED))?;
+    name.in_directory(|| Ok(bind(fd, &address)?))?;
+    Ok(rustix::fs::fchmod(fd, Mode::from_raw_mode(its_own))?)
 }
 
 /// Binds a socket by its name and takes its file from there. A name that does not begin at the root begins at
@@ -136,6 +156,7 @@ fn bind_apart(
     fd: &OwnedFd,
     named: &Named,
     directory: &Path,
+    state: &Path,
     left: &mut Left,
     take: impl FnOnce(&Path) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -148,19 +169,24 @@ fn bind_apart(
         name => name.clone(),
     };
     let path = name.file().unwrap_or_default();
-    let done = with_directories_of(&path, || {
-        bind_by(fd, &name, named, left)?;
+    with_directories_of(&path, &state.join(NOTE), || {
+        remove_if_left(&path, named, left)?;
+        bind_by(fd, &name)?;
         take(&path)
-    });
-    let _ = rustix::fs::rmdir(directory); // one that a resume left which was killed
-    done
+    })
 }
 
 /// Does something while the directories of a name are there. Those that the program removed, with the file of a socket
 /// that has its name still, are made for that long.
-fn with_directories_of<T>(path: &Path, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+fn with_directories_of<T>(path: &Path, note: &Path, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let parents = path.ancestors().skip(1);
     let missing: Vec<&Path> = parents.take_while(|parent| !parent.exists()).collect();
+    if missing.is_empty() {
+        return work();
+    }
+    let noted = std::iter::once(&path).chain(&missing);
+    let noted = noted.flat_map(|name| [name.as_os_str().as_bytes(), b"\0"]);
+    std::fs::write(note, noted.collect::<Vec<_>>().concat())?;
     for parent in missing.iter().rev() {
         rustix::fs::mkdir(*parent, Mode::RWXU)?;
     }
@@ -168,7 +194,21 @@ fn with_directories_of<T>(path: &Path, work: impl FnOnce() -> io::Result<T>) -> 
     for parent in missing {
         rustix::fs::rmdir(parent)?;
     }
+    rustix::fs::unlink(note)?;
     done
+}
+
+/// Removes what a resume noted that was killed; it may be gone by now.
+fn remove_noted(note: &Path) {
+    let noted = std::fs::read(note).unwrap_or_default();
+    let mut names = noted.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    if let Some(socket) = names.next() {
+        let _ = rustix::fs::unlink(socket);
+    }
+    for directory in names {
+        let _ = rustix::fs::rmdir(directory);
+    }
+    let _ = rustix::fs::unlink(note);
 }
 
 /// Removes the file of the killed program's socket, at which none listens, and notes its permissions: what the program
@@ -192,7 +232,8 @@ fn remove_if_left(path: &Path, named: &Named, left: &mut Left) -> io::Result<()>
     let address = SocketAddrUnix::new(name::of_open(&file))?; // its own name may be too long
     if is_socket && connect(&probe, &address) == Err(Errno::CONNREFUSED) {
         rustix::fs::unlink(path)?;
-        left.insert(path.to_owned(), stat.st_mode & 0o7777);
+        let mode = stat.st_mode & 0o7777;
+        left.extend((mode != UNFINISHED).then(|| (path.to_owned(), mode)));
     }
     Ok(())
 }
