@@ -19,7 +19,7 @@ use crate::sockets::Replies;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use twinpage_core::product::{ProductScheme, Setup};
 use twinpage_core::{Geometry, Recovered, SchemeKind};
@@ -313,6 +313,7 @@ impl Kind {
     /// # Errors
     /// When there is none, it is damaged, or of another version.
     pub(crate) fn read(path: &Path) -> Result<Kind> {
+        refuse_special(path)?;
         let file = path.join("kind");
         let bytes = match fs::read(&file) {
             Ok(bytes) => bytes,
@@ -360,6 +361,22 @@ impl Kind {
             },
         })
     }
+}
+
+/// A named pipe or a device in the place of a file would be waited for, or read without end.
+fn refuse_special(state: &Path) -> Result<()> {
+    let Ok(mut entries) = fs::read_dir(state) else {
+        return Ok(()); // no state is there, as is said next
+    };
+    let is_special = |kind: fs::FileType| kind.is_fifo() || kind.is_char_device() || kind.is_block_device();
+    let special =
+        entries.find_map(|entry| entry.ok().filter(|entry| entry.file_type().is_ok_and(is_special)));
+    special.map_or(Ok(()), |entry| {
+        Err(Error::Damaged(format!(
+            "{} is a named pipe or a device, and no file of a state: remove it, or bring back the file that was there",
+            entry.path().display()
+        )))
+    })
 }
 
 /// Whether the file lies on persistent memory; not being able to tell is for whoever opens it.

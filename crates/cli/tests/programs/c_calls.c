@@ -1,7 +1,8 @@
 // A program in calls that a stop could cut short, or end too early: each must do what it does alone.
 //
 // - counts: reads of endless devices, getrandom, writes and writevs to a pipe of its own that is read slowly,
-//   sends and receipts of all, sendfile, copy_file_range, getdents: all the bytes that were asked for;
+//   sends and receipts of all, sendfile, copy_file_range, getdents: all the bytes that were asked for; a write to a
+//   pipe whose reader leaves, as many as went into it;
 // - waits whose time is up: never early, never EINTR;
 // - waits that another thread ends, without a limit and with one far away;
 // - signals: with a handler they end a wait with EINTR and a write with a short count; an ignored one is not
@@ -131,6 +132,31 @@ static void own_pipe(void) {
     pthread_join(reader, NULL);
     close(pipe_ends[0]);
     CHECK(total == at, "%zu bytes were read from the pipe, not %zu", total, at);
+}
+
+// Reads a little and leaves.
+static void *leaving_reader(void *unused) {
+    char some[10];
+    (void)unused;
+    CHECK(read(pipe_ends[0], some, sizeof some) == sizeof some, "read of a pipe");
+    pause_ms(3);
+    close(pipe_ends[0]);
+    return NULL;
+}
+
+// A write that its reader leaves alone says how much went into the pipe, with an ignored signal.
+static void left_pipe(void) {
+    pthread_t reader;
+    CHECK(signal(SIGPIPE, SIG_IGN) != SIG_ERR, "ignore SIGPIPE");
+    CHECK(!pipe2(pipe_ends, O_CLOEXEC), "pipe2");
+    int room = fcntl(pipe_ends[1], F_GETPIPE_SZ);
+    CHECK(!pthread_create(&reader, NULL, leaving_reader, NULL), "a reader");
+    ssize_t n = write(pipe_ends[1], bytes, MANY);
+    CHECK(n == room, "write to a pipe whose reader left: %zd bytes, not %d", n, room);
+    CHECK(write(pipe_ends[1], bytes, 1) == -1 && errno == EPIPE, "write to a pipe without a reader");
+    pthread_join(reader, NULL);
+    close(pipe_ends[1]);
+    CHECK(signal(SIGPIPE, SIG_DFL) == SIG_IGN, "SIGPIPE as it was");
 }
 
 // The same through a pair of sockets, and back: all that was asked for.
@@ -451,7 +477,7 @@ int main(int argc, char **argv) {
     static const struct part parts[] = {
         {"endless devices", endless_devices}, {"a pipe", own_pipe},        {"a socket", socket_pair},
         {"file to file", file_to_file},       {"a directory", directory},  {"time is up", time_is_up},
-        {"woken", another_ends_it},           {"signals", signals},
+        {"woken", another_ends_it},           {"signals", signals},      {"a reader leaves", left_pipe},
     };
     run_parts(parts, sizeof parts / sizeof *parts, rounds);
     return 0;

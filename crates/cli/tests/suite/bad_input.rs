@@ -437,6 +437,35 @@ fn a_store_that_is_cut() {
     assert!(noticed > cuts / 4, "cutting a state should be noticed more often");
 }
 
+/// It would be waited for without end.
+#[test]
+fn a_named_pipe_in_the_place_of_a_file() {
+    let killed = Killed::midway();
+    for (file, _) in files_of(&killed.path("state")) {
+        let copy = killed.copy("piped");
+        if copy.join(&file).parent() != Some(&copy) {
+            continue;
+        }
+        fs::remove_file(copy.join(&file)).expect("a file of the state");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            copy.join(&file),
+            rustix::fs::FileType::Fifo,
+            mode,
+            0,
+        )
+        .expect("a named pipe");
+        for reader in [["resume"], ["info"]] {
+            let said = refused_in_order(&format!("{reader:?} {file}"), &on_state(&reader, &copy));
+            assert!(said.contains(&file), "it is not named: {said}");
+        }
+        let check = on_state(&["check"], &copy);
+        let said = String::from_utf8_lossy(&check.stdout);
+        assert!(check.status.code() == Some(1) && said.contains(&file), "{said}");
+    }
+}
+
 #[test]
 fn a_store_with_flipped_bytes() {
     let killed = Killed::midway();

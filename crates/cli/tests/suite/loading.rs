@@ -16,7 +16,7 @@ use crate::support::program::{compile, named};
 use crate::support::state::{info, on_state, wait_until};
 use crate::support::{chance, say};
 
-fn run(state: &Path, line: &[String], out: &Path) -> Child {
+pub(crate) fn run(state: &Path, line: &[String], out: &Path) -> Child {
     let mut command = twinpage();
     command.args(["run", "--every", "16ms", "--state"]).arg(state);
     command.arg("--").args(line);
@@ -24,7 +24,7 @@ fn run(state: &Path, line: &[String], out: &Path) -> Child {
     command.spawn().expect("twinpage starts")
 }
 
-fn resume(state: &Path, out: &Path) -> Child {
+pub(crate) fn resume(state: &Path, out: &Path) -> Child {
     let out = OpenOptions::new()
         .append(true)
         .open(out)

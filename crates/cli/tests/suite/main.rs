@@ -3,6 +3,7 @@
 //! - `pace`: checkpoints come as the limits allow;
 //! - `plain`: the test programs alone print the same thing every time, so that they can be an oracle;
 //! - `kills`: each of them killed at random instants and resumed, compared byte for byte with that oracle;
+//! - `cpython`: CPython's own tests pass under kills;
 //! - `loading`: a resumed program runs while its memory comes back, and is killed meanwhile;
 //! - `refused`: things that are hard to carry over are carried whole or refused by name;
 //! - `calls`: calls that a stop could cut do what they do alone;
@@ -33,6 +34,7 @@ mod attach;
 mod bad_input;
 mod calls;
 mod contract;
+mod cpython;
 mod damage;
 mod floor;
 mod forks;

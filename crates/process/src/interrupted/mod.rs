@@ -35,7 +35,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use terminals::Reading;
 use twinpage_os::inject::{SLOT_BYTES, SLOTS, SLOTS_END};
 use twinpage_os::remote::Process;
-use twinpage_os::trace::{Registers, SYSCALL_BYTES, Tid};
+use twinpage_os::trace::{NO_CALL, Registers, SYSCALL_BYTES, Tid};
 
 /// What is kept of a call that was cut.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -282,8 +282,11 @@ impl Calls {
             }
             last => call.done as i64 + last,
         };
+        // It is over: a count below what was asked for is not to be taken for a call that was cut. A reader that left sends
+        // a signal with it (SIGPIPE).
         *registers = Registers {
             rax: whole as u64,
+            orig_rax: NO_CALL,
             ..own
         };
         self.tell(tid, process)?;
