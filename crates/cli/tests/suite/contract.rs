@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -206,7 +207,6 @@ fn standard_input_reaches_the_program() {
 
 #[test]
 fn a_script_with_an_interpreter_line() {
-    use std::os::unix::fs::PermissionsExt;
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let script = scratch.path().join("script");
     fs::write(&script, "#!/usr/bin/env bash\necho \"$0 $1\"\n").expect("a script");
@@ -398,12 +398,15 @@ fn prove_fails_for_a_program_that_is_never_the_same() {
 
 /// What becomes of `twinpage run WORDS` by an ordinary user, in a directory of its own. `None`: there is no such user here.
 fn run_by_ordinary_user(test: &str, words: &[&str]) -> Option<Output> {
-    let user = OrdinaryUser::of(test)?;
+    Some(run_by(&OrdinaryUser::of(test)?, words))
+}
+
+fn run_by(user: &OrdinaryUser, words: &[&str]) -> Output {
     let home = tempfile::tempdir().expect("a scratch directory");
     user.give(home.path());
     let mut command = user.twinpage();
     command.args(["run", "--state", "state"]).args(words);
-    Some(command.current_dir(home.path()).output().expect("setpriv"))
+    command.current_dir(home.path()).output().expect("setpriv")
 }
 
 #[test]
@@ -435,6 +438,39 @@ fn a_file_of_an_ordinary_user_goes_to_no_other() {
         2,
         "{stderr}"
     );
+}
+
+/// From a directory with the sticky bit, as /tmp, a user removes no file of another: the kernel says so. From others he
+/// does, and a file that cannot be kept is refused by name: the program goes on.
+#[test]
+fn what_a_sticky_directory_protects_stays() {
+    if !rustix::process::geteuid().is_root() {
+        return say(
+            "SKIPPED: what a sticky directory protects stays: the tests are no other user than the program",
+        );
+    }
+    let Some(user) = OrdinaryUser::numbered("what a sticky directory protects stays", 12_345) else {
+        return;
+    };
+    let shared = tempfile::tempdir().expect("a scratch directory");
+    let theirs = shared.path().join("theirs");
+    for (bits, refused) in [(0o1777, 2), (0o777, 0)] {
+        fs::set_permissions(shared.path(), fs::Permissions::from_mode(bits)).expect("chmod");
+        fs::write(&theirs, "theirs").expect("a file of root");
+        let script = format!(
+            "LC_ALL=C rm -f {0}; echo mine > mine; LC_ALL=C mv -f mine {0}; echo on",
+            theirs.display()
+        );
+        let out = run_by(&user, &["--", "sh", "-c", &script]);
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.stdout, b"on\n", "{stderr}");
+        assert!(out.status.success(), "{stderr}");
+        assert_eq!(
+            stderr.matches("': Operation not permitted").count(),
+            refused,
+            "{stderr}"
+        );
+    }
 }
 
 /// Runs a command line in a terminal of its own and types into it when `ready` was printed.

@@ -154,7 +154,7 @@ pub enum Refusal {
     SpecialReplaced(PathBuf),
 
     /// The copy that would be kept cannot be given to the owner of the file.
-    #[error("{path} belongs to another user and is removed: put the state directory (--state) on the same file system", path = .0.display())]
+    #[error("{path} belongs to another user and is removed: it could not be given back; remove it before the run", path = .0.display())]
     ForeignOwner(PathBuf),
 
     /// The file is reached through a name that is no longer, or not visibly, its own.

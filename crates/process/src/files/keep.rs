@@ -195,7 +195,8 @@ impl Keep {
         );
         let copied = copied.and_then(|()| {
             dress(&self.dir, &kept_name(seq), &State::from(stat)).map_err(|error| match error {
-                Errno::PERM => Refusal::ForeignOwner(found.path.clone()).into(),
+                // Of an owner that a user namespace has not, the kernel knows nothing.
+                Errno::PERM | Errno::INVAL => Refusal::ForeignOwner(found.path.clone()).into(),
                 _ => Error::Io {
                     doing: "keep the mode of",
                     path: found.path.clone(),

@@ -8,7 +8,7 @@ use super::safety::Safety;
 use super::seen;
 use super::whole::sync_directory;
 use super::{Ident, New, PathAt, Recorded};
-use rustix::fs::{FileType, RenameFlags, Stat};
+use rustix::fs::{FileType, Mode, RenameFlags, Stat};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,16 @@ use std::path::{Path, PathBuf};
 struct Directory {
     file: Ident,
     state: State,
+}
+
+impl Directory {
+    /// Whether a call that removes this of it will fail: from one with the sticky bit a user removes what belongs to him
+    /// (unlink(2)), and no user has rights over others here but root.
+    fn protects(&self, stat: &Stat) -> bool {
+        let user = rustix::process::geteuid();
+        let is_ours = [self.state.uid, stat.st_uid].contains(&user.as_raw());
+        self.state.mode & Mode::SVTX.bits() != 0 && !is_ours && !user.is_root()
+    }
 }
 
 impl Recorder {
@@ -95,6 +105,9 @@ impl Recorder {
         let Some(dir) = self.directory(found)? else {
             return Ok(Recorded::NotTracked);
         };
+        if dir.protects(stat) {
+            return Ok(Recorded::Covered);
+        }
         if still_open {
             self.will_be_known(&found.path, stat)?;
         }
@@ -193,6 +206,9 @@ impl Recorder {
         let Some((dir, other_dir)) = self.directories(from, to)? else {
             return Ok(Recorded::NotTracked);
         };
+        if dir.protects(stat) || (to.stat.as_ref()).is_some_and(|replaced| other_dir.protects(replaced)) {
+            return Ok(Recorded::Covered);
+        }
         // A replaced file that was born in this epoch is not missed.
         let replaced = to
             .stat

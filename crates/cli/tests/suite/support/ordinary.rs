@@ -15,13 +15,20 @@ const WITHOUT_RIGHTS: u32 = 65534;
 pub(crate) struct OrdinaryUser {
     /// Has the copies; `None` where the tests have no rights themselves.
     copies: Option<tempfile::TempDir>,
+    number: u32,
 }
 
 impl OrdinaryUser {
     /// `None`, and it is said, where root may become no other user.
     pub(crate) fn of(test: &str) -> Option<OrdinaryUser> {
+        OrdinaryUser::numbered(test, WITHOUT_RIGHTS)
+    }
+
+    /// The same, where root runs the tests as the user of that number. Files of users who are not in a user namespace look
+    /// in it as if they were those of `WITHOUT_RIGHTS`.
+    pub(crate) fn numbered(test: &str, number: u32) -> Option<OrdinaryUser> {
         if !rustix::process::geteuid().is_root() {
-            return Some(OrdinaryUser { copies: None });
+            return Some(OrdinaryUser { copies: None, number });
         }
         if !may_change_users() {
             say(&format!("SKIPPED: {test}: root is the only user here"));
@@ -29,7 +36,8 @@ impl OrdinaryUser {
         }
         let copies = tempfile::tempdir().expect("a scratch directory");
         fs::set_permissions(copies.path(), Permissions::from_mode(0o755)).expect("chmod");
-        let user = OrdinaryUser { copies: Some(copies) };
+        let copies = Some(copies);
+        let user = OrdinaryUser { copies, number };
         user.copy(Path::new(env!("CARGO_BIN_EXE_twinpage")));
         Some(user)
     }
@@ -61,8 +69,8 @@ impl OrdinaryUser {
         command.arg("--default-signal").stdin(Stdio::null());
         if self.copies.is_some() {
             let ids = [
-                format!("--reuid={WITHOUT_RIGHTS}"),
-                format!("--regid={WITHOUT_RIGHTS}"),
+                format!("--reuid={}", self.number),
+                format!("--regid={}", self.number),
             ];
             command
                 .args(["setpriv", "--clear-groups", "--inh-caps=-all"])
@@ -75,7 +83,7 @@ impl OrdinaryUser {
     /// Gives the user a directory.
     pub(crate) fn give(&self, directory: &Path) {
         if self.copies.is_some() {
-            chown(directory, Some(WITHOUT_RIGHTS), Some(WITHOUT_RIGHTS)).expect("chown");
+            chown(directory, Some(self.number), Some(self.number)).expect("chown");
         }
     }
 }
