@@ -21,7 +21,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::remote::Process;
+use crate::remote::{self, Process};
 use crate::trace::{self, Status, Tid};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -254,7 +254,7 @@ pub fn is_planted(process: &Process) -> bool {
 /// kept from use, as V8 does with the lowest 4 GiB, makes room for it.
 ///
 /// # Errors
-/// `EEXIST` when the program itself uses the addresses.
+/// `EEXIST` when the program itself uses the addresses, `ENOMEM` when it may have no more (`RLIMIT_AS`).
 pub fn plant(process: &Process, tid: Tid) -> io::Result<()> {
     undisturbed(tid, || plant_code(process, tid))
 }
@@ -264,9 +264,30 @@ fn plant_code(process: &Process, tid: Tid) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_kept_from_use(process, tid)? => {
             map_home(process, tid, MAP_OVER)?;
         }
+        Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+            let mapped = without_limit(process, || map_home(process, tid, MAP_HERE));
+            mapped.unwrap_or(Err(error))?;
+        }
         mapped => mapped?,
     }
     process.write(HOME, code())
+}
+
+/// Does something while a process may have any number of addresses, or as many as its hard limit allows; `None` where a
+/// privilege is missing for the first and the second is no more.
+fn without_limit<T>(process: &Process, act: impl FnOnce() -> T) -> Option<T> {
+    const ANY: u64 = libc::RLIM_INFINITY;
+    let pid = process.pid();
+    let set = |soft, hard| remote::set_limit(pid, libc::RLIMIT_AS, soft, hard);
+    let (soft, hard) = remote::limit(pid, libc::RLIMIT_AS).ok()?;
+    match set(ANY, ANY) {
+        Ok(()) => {}
+        Err(_) if soft < hard => set(hard, hard).ok()?,
+        Err(_) => return None,
+    }
+    let done = act();
+    set(soft, hard).ok()?;
+    Some(done)
 }
 
 /// Whether the addresses lie in one mapping that allows no access, `start-end ---p offset device 0`, and hold nothing.

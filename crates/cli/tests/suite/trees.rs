@@ -792,6 +792,23 @@ fn it_is_told_once_and_when_checkpoints_come_again() {
     assert!(err.contains("checkpoints are made again"), "{err}");
 }
 
+/// The addresses that twinpage needs in a process are not those that it may have (RLIMIT_AS). Where the limit cannot be
+/// lifted for them, its checkpoint is waited for.
+#[test]
+fn a_child_that_may_have_no_more_addresses_goes_on() {
+    let life = Life::begin(
+        "size='while read -r name kib _; do [ $name != VmSize: ] || echo $kib; done < /proc/self/status'
+         kib=$(sh -c \"$size\")
+         (ulimit -v $((kib + 300)); exec sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done; echo $i $(ulimit -v)')
+         echo $((kib + 300))",
+    );
+    let (code, life) = life.end();
+    let (out, err) = (life.read("out"), life.read("err"));
+    let limit = out.lines().last().unwrap_or_default();
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(out, format!("300000 {limit}\n{limit}\n"), "{err}");
+}
+
 /// It is asked to end in the midst of that: it goes on from its last checkpoint.
 #[test]
 fn a_suspension_does_not_wait_for_ever() {

@@ -64,6 +64,7 @@ use crate::threads::{self, ThreadState};
 use crate::timers::Dues;
 use identity::Identity;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -672,8 +673,14 @@ pub(crate) fn plant_and_track(process: &Process, tid: Tid, cpu_floor: Option<Lev
 
 /// Why no calls can be made in a process.
 fn not_planted(source: std::io::Error) -> Error {
-    if source.kind() != std::io::ErrorKind::AlreadyExists {
-        return Error::target("cannot place code in a process of the program", source);
+    match source.kind() {
+        ErrorKind::AlreadyExists => {}
+        ErrorKind::OutOfMemory => {
+            return Error::Unsupported(
+                "it has used the addresses that it may have (RLIMIT_AS, ulimit -v), and twinpage needs 600 KiB of them".into(),
+            );
+        }
+        _ => return Error::target("cannot place code in a process of the program", source),
     }
     Error::Unsupported(format!(
         "it has memory of its own between the addresses {:#x} and {:#x}, which twinpage needs; programs linked to so low addresses (GNU Common Lisp) are not supported",
