@@ -792,6 +792,49 @@ fn it_is_told_once_and_when_checkpoints_come_again() {
     assert!(err.contains("checkpoints are made again"), "{err}");
 }
 
+/// What a checkpoint needs of a removed file keeps its watch, and a checkpoint would wait for the end of that.
+#[test]
+fn watched_files_that_are_removed_keep_no_checkpoint_from_coming() {
+    let Some(python) = python_with("ctypes") else {
+        return;
+    };
+    let program = "import ctypes, os, struct
+c = ctypes.CDLL(None)
+os.mkdir('d'); os.mkdir('e'); open('d/file', 'w').close()
+fd = c.inotify_init()
+for name in (b'd/file', b'e'): assert c.inotify_add_watch(fd, name, 0x400) > 0
+while not os.path.exists('../go'): pass
+if os.fork() == 0: os.execvp('rm', ['rm', '-r', 'd', 'e'])
+os.wait()
+print('removed', flush=True)
+ended = set()
+while len(ended) < 2:
+    told = os.read(fd, 4096)
+    events = (struct.unpack_from('ii', told, at) for at in range(0, len(told), 16))
+    ended |= {number for number, mask in events if mask == 0x400}
+print(sorted(ended))";
+    let script = tempfile::NamedTempFile::new().expect("a file for the program");
+    fs::write(script.path(), program).expect("the program");
+    let life = Life::begin(&format!("exec {python} {}", script.path().display()));
+    wait_until("a checkpoint", || life.processes() == 1);
+    fs::write(life.path("go"), "").expect("a file");
+    wait_until("a checkpoint without the files", || {
+        assert!(
+            !life.read("err").contains("no checkpoint for "),
+            "{}",
+            life.read("err")
+        );
+        life.read("out").starts_with("removed\n")
+    });
+    let (code, life) = life.end();
+    assert_eq!(
+        (code, life.read("out").as_str()),
+        (Some(0), "removed\n[1, 2]\n"),
+        "{}",
+        life.read("err")
+    );
+}
+
 /// The addresses that twinpage needs in a process are not those that it may have (RLIMIT_AS). Where the limit cannot be
 /// lifted for them, its checkpoint is waited for.
 #[test]

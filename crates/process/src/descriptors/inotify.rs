@@ -3,6 +3,8 @@
 //! * The kernel tells inodes (proc_pid_fdinfo(5)); under which name each was watched is known from the calls.
 //! * Watches are numbered one after the other. A resume makes those that are gone, too, and removes them.
 //! * What happened and was not read cannot be looked at without being taken: the checkpoint waits until it is read.
+//! * A watched file that lost its last name is there as long as the checkpoint before the removal needs it, which the kernel
+//!   ends. So it is captured without a name, and gone after a resume: that is told then.
 
 use super::tables::split;
 use super::{Descriptor, Descriptors, Held, fdinfo};
@@ -14,7 +16,7 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -26,7 +28,7 @@ use twinpage_os::remote::{self, Process};
 pub struct Watch {
     /// The watch's number.
     pub number: i32,
-    /// Where the file is.
+    /// Where the file is; empty when it lost its last name.
     #[serde(with = "crate::path_bytes")]
     pub path: PathBuf,
     /// What of it is told, `IN_*`.
@@ -38,6 +40,8 @@ pub struct Watch {
 pub(super) struct Known {
     /// Where watched files were, when a call named them.
     names: HashMap<Ident, PathBuf>,
+    /// Those that lost their last name.
+    nameless: HashSet<Ident>,
     /// The highest number that a call gave, by process and descriptor.
     highest: HashMap<(i32, i32), i32>,
 }
@@ -47,6 +51,7 @@ impl Descriptors {
     /// share it know the number, too: the process may end before the next stop.
     pub fn watches(&mut self, file: Ident, name: PathBuf, descriptor: (i32, i32), number: i32) {
         self.watched.names.insert(file, name);
+        self.watched.nameless.remove(&file);
         self.watched.highest.entry(descriptor).or_default();
         for (place, highest) in &mut self.watched.highest {
             let shares = || remote::order_of_open_files(*place, descriptor);
@@ -79,10 +84,18 @@ impl Descriptors {
         }
     }
 
+    /// Takes note of watched files that are `nameless` now.
+    pub(crate) fn note_nameless(&mut self, nameless: impl Fn(Ident) -> bool) {
+        let watched = self.watched.names.keys().copied();
+        self.watched
+            .nameless
+            .extend(watched.filter(|file| nameless(*file)));
+    }
+
     /// What a descriptor watches.
     pub(super) fn watched_by(&self, first: &Process, descriptor: &Descriptor) -> Result<Held> {
         let (owner, fd) = self.tables.at(first, descriptor.fd);
-        let looked = look(owner, fd, &self.watched.names).map_err(|error| match error {
+        let looked = look(owner, fd, &self.watched).map_err(|error| match error {
             Error::NotYet(why) if owner.pid() != first.pid() => {
                 let (pid, command) = (owner.pid(), command_of(owner.pid()));
                 Error::NotYet(format!("process {pid} ({command}): {why}"))
@@ -134,7 +147,7 @@ fn highest_numbers<'a>(
 }
 
 /// The watches of a descriptor, by number.
-fn look(process: &Process, fd: i32, names: &HashMap<Ident, PathBuf>) -> Result<Vec<Watch>> {
+fn look(process: &Process, fd: i32, known: &Known) -> Result<Vec<Watch>> {
     let ours = process
         .duplicate_fd(fd)
         .map_err(|source| Error::target("cannot look at a descriptor of inotify", source))?;
@@ -150,19 +163,25 @@ fn look(process: &Process, fd: i32, names: &HashMap<Ident, PathBuf>) -> Result<V
         let (number, file, mask) = parse(line).ok_or_else(|| {
             Error::Internal(format!("a watch of descriptor {fd} is not understood: {line}"))
         })?;
-        let path = name_of(file, names).ok_or_else(|| {
-            Error::NotYet(format!(
-                "descriptor {fd} watches a file (inode {}) that has another name now, or none",
-                file.ino
-            ))
-        })?;
+        // Some file systems show another device here than stat(2).
+        let is_nameless = || known.nameless.iter().any(|nameless| nameless.ino == file.ino);
+        let path = match name_of(file, &known.names) {
+            Some(path) => path,
+            None if is_nameless() => PathBuf::new(),
+            None => {
+                return Err(Error::NotYet(format!(
+                    "descriptor {fd} watches a file (inode {}) that has another name now, or none",
+                    file.ino
+                )));
+            }
+        };
         watches.push(Watch { number, path, mask });
     }
     watches.sort_unstable_by_key(|watch| watch.number);
     Ok(watches)
 }
 
-/// The name that still leads to a file. Some file systems show another device here than stat(2).
+/// The name that still leads to a file.
 fn name_of(file: Ident, names: &HashMap<Ident, PathBuf>) -> Option<PathBuf> {
     let leads_there = |path: &PathBuf| rustix::fs::stat(path).is_ok_and(|stat| stat.st_ino == file.ino);
     let by_inode = || {
@@ -190,7 +209,7 @@ fn parse(line: &str) -> Option<(i32, Ident, u32)> {
     Some((number("wd")?.try_into().ok()?, file, number("mask")?))
 }
 
-/// A descriptor that watches the same, under the same numbers, and has nothing to tell.
+/// A descriptor that watches the same, under the same numbers, and tells nothing but the end of files without a name.
 ///
 /// # Errors
 /// Names a file that is not there any more.
@@ -214,9 +233,20 @@ pub(crate) fn make(watches: &[Watch], highest: i32) -> Result<OwnedFd> {
         })
     };
     let mut next = 1;
+    let mut nameless = Vec::new();
     for Watch { number, path, mask } in watches {
         pass_over(next..*number).map_err(failed)?;
-        let wanted = watch(path, *mask).map_err(|error| {
+        let wanted = if path.as_os_str().is_empty() {
+            let ends = rustix::fs::memfd_create("nameless", MemfdFlags::CLOEXEC).map_err(failed)?;
+            // The end of a watch is told in any case, and that of a file to those that asked.
+            let of_its_end = *mask & libc::IN_DELETE_SELF | libc::IN_MOVE_SELF;
+            let wanted = watch(&name::of_open(&ends), of_its_end);
+            nameless.push(ends);
+            wanted
+        } else {
+            watch(path, *mask)
+        };
+        let wanted = wanted.map_err(|error| {
             let path = path.display();
             Error::State(format!(
                 "{path}: the program watched it (inotify), and it cannot be watched now ({error}): put it back to resume"
@@ -230,6 +260,7 @@ pub(crate) fn make(watches: &[Watch], highest: i32) -> Result<OwnedFd> {
     }
     pass_over(next..highest.saturating_add(1)).map_err(failed)?;
     take_all(&made).map_err(failed)?;
+    drop(nameless); // that is told
     Ok(made)
 }
 
@@ -267,16 +298,48 @@ mod tests {
         let names = watches
             .iter()
             .map(|watch| (ident(&watch.path), watch.path.clone()));
-        let names = names.collect();
-        let found = look(&process, made.as_raw_fd(), &names).unwrap();
+        let known = Known {
+            names: names.collect(),
+            ..Known::default()
+        };
+        let found = look(&process, made.as_raw_fd(), &known).unwrap();
         let numbers: Vec<_> = found.iter().map(|one| (one.number, &one.path)).collect();
         assert_eq!(numbers, [(3, &folder.path().to_owned()), (700, &inside)]);
         assert!(found.iter().all(|one| one.mask & libc::IN_CREATE != 0));
         std::fs::write(inside.join("new"), "").unwrap();
-        let unread = look(&process, made.as_raw_fd(), &names).unwrap_err();
+        let unread = look(&process, made.as_raw_fd(), &known).unwrap_err();
         assert!(matches!(unread, Error::NotYet(_)), "{unread}");
         let next = inotify::add_watch(&made, "/", WatchFlags::ATTRIB).unwrap();
         assert_eq!(next, 703);
         assert!(make(&[watch(1, &folder.path().join("none"))], 1).is_err());
+    }
+
+    #[test]
+    fn the_end_of_a_file_without_a_name_is_told_where_it_is_watched_again() {
+        let watch = |number, mask| Watch {
+            number,
+            path: PathBuf::new(),
+            mask,
+        };
+        let watches = [
+            watch(2, libc::IN_DELETE_SELF | libc::IN_MODIFY),
+            watch(4, libc::IN_MODIFY),
+        ];
+        let made = make(&watches, 4).unwrap();
+        let mut told = [0; 4096];
+        let len = rustix::io::read(&made, &mut told).unwrap();
+        let word = |event: &[u8], at| u32::from_ne_bytes(event[at..at + 4].try_into().unwrap());
+        let events: Vec<_> = told[..len]
+            .chunks(16)
+            .map(|event| (word(event, 0), word(event, 4)))
+            .collect();
+        assert_eq!(
+            events,
+            [
+                (2, libc::IN_DELETE_SELF),
+                (2, libc::IN_IGNORED),
+                (4, libc::IN_IGNORED)
+            ]
+        );
     }
 }

@@ -210,6 +210,14 @@ impl Recorder {
     }
 
     /// Links in the state directory that are there now.
+    /// A name of the file is about to go. A directory has but one.
+    pub(super) fn note_nameless(&mut self, stat: &Stat) {
+        let file = Ident::from(stat);
+        if seen::is_directory(stat) || stat.st_nlink <= 1 + self.kept_links(file) {
+            self.nameless.insert(file);
+        }
+    }
+
     fn kept_links(&self, file: Ident) -> u64 {
         let kept = self.links.kept.get(&file).into_iter().flatten().copied();
         let unkept = self.links.unkept.get(&file).into_iter().flatten();

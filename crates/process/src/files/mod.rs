@@ -86,7 +86,7 @@ use opened::Opened;
 use recorder::{Listed, System, Tracked};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{OFlags, Stat};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use sync::Directories;
@@ -101,6 +101,8 @@ pub struct Recorder {
     files: HashMap<Ident, Tracked>,
     spare: Vec<Ranges>,
     created: BTreeSet<PathBuf>,
+    /// Lost their last name in this epoch, and are there only as long as something holds them.
+    nameless: HashSet<Ident>,
     listed: HashMap<Ident, Listed>,
     links: Links,
     systems: Vec<System>,

@@ -108,6 +108,7 @@ impl Recorder {
         if dir.protects(stat) {
             return Ok(Recorded::Covered);
         }
+        self.note_nameless(stat);
         if still_open {
             self.will_be_known(&found.path, stat)?;
         }
@@ -208,6 +209,9 @@ impl Recorder {
         };
         if dir.protects(stat) || (to.stat.as_ref()).is_some_and(|replaced| other_dir.protects(replaced)) {
             return Ok(Recorded::Covered);
+        }
+        if let Some(replaced) = &to.stat {
+            self.note_nameless(replaced);
         }
         // A replaced file that was born in this epoch is not missed.
         let replaced = to

@@ -23,7 +23,7 @@ use super::sync::EpochFiles;
 use super::{Change, Durability, Epoch, Ident, PathAt, Recorded, Recorder, Summary, safety};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, StatFs};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::Path;
 use twinpage_os::name;
@@ -95,6 +95,7 @@ impl Recorder {
             files: HashMap::new(),
             spare: Vec::new(),
             created: BTreeSet::new(),
+            nameless: HashSet::new(),
             listed: HashMap::new(),
             links: Links::default(),
             systems: Vec::new(),
@@ -193,6 +194,11 @@ impl Recorder {
         Ok(())
     }
 
+    /// Whether a file or directory lost its last name in this epoch.
+    pub(crate) fn is_nameless_now(&self, file: Ident) -> bool {
+        self.nameless.contains(&file)
+    }
+
     /// The state directory.
     #[must_use]
     pub fn state(&self) -> &Path {
@@ -243,6 +249,7 @@ impl Recorder {
         changed.whole.extend(self.whole.drain());
         changed.everything = std::mem::take(&mut self.everything);
         self.created.clear();
+        self.nameless.clear();
         self.opened.clear();
     }
 

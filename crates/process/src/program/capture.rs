@@ -234,6 +234,9 @@ impl Program {
         let stands = stands.map(|(pid, ..)| pid);
         let calls_nothing = stands.chain(self.members.sleepers.pids.iter().copied()).collect();
         self.sockets.within.clear(); // descriptors may move on between programs
+        let recorder = &self.files;
+        self.descriptors
+            .note_nameless(|file| recorder.is_nameless_now(file));
         let held = self.descriptors.held(&Look {
             process: &self.process,
             tid: tid.unwrap_or_default(), // the first table is empty then
