@@ -1,10 +1,11 @@
 //! Extended attributes of files: xattr(7).
 
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, AsRawFd};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// The longest list of names, and the longest value: `XATTR_LIST_MAX`, `XATTR_SIZE_MAX`.
 pub(super) const LONGEST: usize = 1 << 16;
@@ -40,10 +41,52 @@ pub(crate) fn read_all(file: impl AsFd) -> Result<Attributes, Errno> {
     };
     let mut list = vec![0; len];
     let len = rustix::fs::flistxattr(&file, &mut list[..])?;
+    values(&list[..len], |name, value| {
+        rustix::fs::fgetxattr(&file, name, value)
+    })
+}
+
+/// All attributes of what `name` is in `dir`; none where the file system has none.
+///
+/// # Errors
+/// The system's.
+pub(super) fn read_all_of(dir: impl AsFd, name: &Path) -> Result<Attributes, Errno> {
+    let path = path_in(dir, name);
+    let get = |name: &OsStr, value: &mut [u8]| rustix::fs::lgetxattr(&path, name, value);
+    values(&list(&path)?, get)
+}
+
+/// Takes from what was just made in `dir` what it has of that directory: access control lists.
+///
+/// # Errors
+/// The system's.
+pub(super) fn disinherit(dir: impl AsFd, name: &Path) -> Result<(), Errno> {
+    let path = path_in(dir, name);
+    let list = list(&path)?;
+    names(&list).try_for_each(|name| rustix::fs::lremovexattr(&path, name))
+}
+
+fn path_in(dir: impl AsFd, name: &Path) -> PathBuf {
+    let dir = dir.as_fd().as_raw_fd();
+    Path::new("/proc/self/fd").join(dir.to_string()).join(name)
+}
+
+fn list(path: &Path) -> Result<Vec<u8>, Errno> {
+    let len = match rustix::fs::llistxattr_query(path) {
+        Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
+        len => len?,
+    };
+    let mut list = vec![0; len];
+    let len = rustix::fs::llistxattr(path, &mut list[..])?;
+    list.truncate(len);
+    Ok(list)
+}
+
+fn values(list: &[u8], get: impl Fn(&OsStr, &mut [u8]) -> Result<usize, Errno>) -> Result<Attributes, Errno> {
     let mut value = vec![0; LONGEST];
-    names(&list[..len])
+    names(list)
         .map(|name| {
-            let len = rustix::fs::fgetxattr(&file, name, &mut value[..])?;
+            let len = get(name, &mut value[..])?;
             Ok((name.to_owned(), value[..len].to_vec()))
         })
         .collect()

@@ -136,8 +136,8 @@ pub enum Refusal {
         flags: u32,
     },
 
-    /// What is removed has extended attributes, and would lose them: a directory, a symbolic link, or a copy of a
-    /// file that the system gives them to no other process.
+    /// What is removed has extended attributes, and would lose them: a symbolic link, or a copy of a file that the
+    /// system gives them to no other process.
     #[error("{path} has extended attributes and is removed: they would be lost; remove them before the run", path = .0.display())]
     LosesAttributes(PathBuf),
 

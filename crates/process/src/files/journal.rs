@@ -7,7 +7,7 @@
 
 use super::error::{Doing, Error, Refusal, Result};
 use super::extents::next_data;
-use super::format::{DATA_MAX, Draft, Kept, Kind};
+use super::format::{Attribute, DATA_MAX, Draft, Kept, Kind, State};
 use super::keep::Keep;
 use super::log::Log;
 use super::options::{OWN_MAX, Options};
@@ -15,7 +15,7 @@ use super::path_at::Found;
 use super::reach::duplicate;
 use super::safety::Safety;
 use super::whole::{read_at, sync_directory};
-use super::{Durability, Epoch, Ident, named};
+use super::{Durability, Epoch, Ident, attributes, named, seen};
 use rustix::fd::OwnedFd;
 use rustix::fs::Stat;
 use std::collections::{HashMap, VecDeque};
@@ -300,11 +300,14 @@ impl Journal {
         self.keep.clone()
     }
 
-    /// Keeps what `found` names for the next record.
+    /// Keeps what `found` names for the next record. Of a directory extended attributes are kept by records before that.
     ///
     /// # Errors
-    /// As [`Keep::take`].
+    /// As [`Keep::take`], and of [`Journal::append`].
     pub(super) fn keep(&mut self, found: &Found, stat: &Stat) -> Result<Kept> {
+        if seen::is_directory(stat) {
+            self.keep_attributes(found, stat)?;
+        }
         let room = self.bytes_max.saturating_sub(self.bytes());
         let synced = self.safety == Safety::Synced;
         let (kept, bytes) = self.keep.take(found, stat, (self.seq, room), synced)?;
@@ -324,6 +327,26 @@ impl Journal {
             self.held_bytes += held;
         }
         Ok(kept)
+    }
+
+    fn keep_attributes(&mut self, found: &Found, stat: &Stat) -> Result<()> {
+        let all = attributes::read_all_of(&found.parent.fd, found.last.as_ref());
+        let draft = |kind| Draft {
+            file: Ident::from(stat),
+            before: State::from(stat),
+            path: &found.path,
+            ..Draft::new(kind)
+        };
+        let all = all.doing("read the extended attributes of", &found.path)?;
+        if !all.is_empty() {
+            // An access control list changes the mode with it: that is undone after it.
+            self.append(&draft(Kind::Attributes))?;
+        }
+        for (name, value) in all {
+            let value = Some(value);
+            self.append_data(&draft(Kind::Extended), &Attribute { name, value }.to_bytes())?;
+        }
+        Ok(())
     }
 
     /// Epoch `epoch` is captured; what is recorded from now on belongs to the next. Gives what is dead now that

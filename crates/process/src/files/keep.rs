@@ -100,7 +100,6 @@ impl Keep {
         synced: bool,
     ) -> Result<(Kept, u64)> {
         if seen::is_directory(stat) {
-            refuse_attributes(&found.path)?;
             return Ok((Kept::Directory, 0));
         }
         let kept = match self.link(found, seq) {
@@ -183,7 +182,7 @@ impl Keep {
             return Err(Refusal::LinkedElsewhere(found.path.clone()).into());
         }
         if seen::kind(stat) != FileType::RegularFile {
-            refuse_attributes(&found.path)?;
+            refuse_attributes(found)?;
         }
         let copied = copy(
             &found.parent.fd,
@@ -244,8 +243,10 @@ pub(super) fn copy(
         FileType::RegularFile => {
             let mut from = File::from(open_to_read(from_dir, from, shown)?);
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-            let to = rustix::fs::openat(to_dir, to, flags, Mode::RUSR | Mode::WUSR).doing("copy", shown)?;
-            let mut to = File::from(to);
+            let made =
+                rustix::fs::openat(&to_dir, to, flags, Mode::RUSR | Mode::WUSR).doing("copy", shown)?;
+            attributes::disinherit(to_dir, to.as_ref()).doing("copy", shown)?;
+            let mut to = File::from(made);
             // The system copies (copy_file_range(2)), and a signal that comes meanwhile ends that: it goes on from there.
             let copied = loop {
                 match io::copy(&mut from, &mut to) {
@@ -276,7 +277,8 @@ pub(super) fn copy(
             }
         }
         kind @ (FileType::Fifo | FileType::Socket) => {
-            rustix::fs::mknodat(to_dir, to, kind, Mode::RUSR | Mode::WUSR, 0).doing("copy", shown)
+            rustix::fs::mknodat(&to_dir, to, kind, Mode::RUSR | Mode::WUSR, 0).doing("copy", shown)?;
+            attributes::disinherit(to_dir, to.as_ref()).doing("copy", shown)
         }
         _ => Err(Refusal::SpecialReplaced(shown.to_owned()).into()),
     }
@@ -322,17 +324,15 @@ pub(super) fn sync_file(dir: impl AsFd, name: &str, shown: &Path) -> Result<()> 
 }
 
 /// Refuses what has extended attributes that are not kept.
-fn refuse_attributes(path: &Path) -> Result<()> {
-    let mut list = vec![0; attributes::LONGEST];
-    let len = match rustix::fs::llistxattr(path, list.as_mut_slice()) {
-        Ok(len) => len,
-        Err(Errno::OPNOTSUPP) => 0,
-        Err(error) => return Err(error).doing("list the extended attributes of", path),
-    };
-    match attributes::names(&list[..len]).next() {
-        None => Ok(()),
-        Some(_) => Err(Refusal::LosesAttributes(path.to_owned()).into()),
+fn refuse_attributes(found: &Found) -> Result<()> {
+    let all = attributes::read_all_of(&found.parent.fd, found.last.as_ref());
+    if all
+        .doing("list the extended attributes of", &found.path)?
+        .is_empty()
+    {
+        return Ok(());
     }
+    Err(Refusal::LosesAttributes(found.path.clone()).into())
 }
 
 /// What is kept for record `seq`, if anything.

@@ -10,7 +10,7 @@ use super::keep::{self, Keep, kept_name};
 use super::path_at;
 use super::progress::Progress;
 use super::seen;
-use super::{Ident, OpenFile, StoredFile};
+use super::{Ident, OpenFile, StoredFile, attributes};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
@@ -504,6 +504,7 @@ impl<'a> Undo<'a> {
         remove_any(&spot.dir, &fresh, spot.path)?;
         if kept == Kept::Directory {
             rustix::fs::mkdirat(&spot.dir, &fresh, Mode::RWXU).doing("make again", spot.path)?;
+            attributes::disinherit(&spot.dir, fresh.as_ref()).doing("make again", spot.path)?;
         } else {
             let name = kept_name(seq);
             let shown = self.keep.path_of(seq);

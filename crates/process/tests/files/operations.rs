@@ -258,7 +258,10 @@ fn setup(root: &Path) {
         rustix::fs::mknodat(CWD, root.join(name), kind, Mode::from_raw_mode(0o640), 0).unwrap();
     }
     let flags = rustix::fs::XattrFlags::empty();
-    let _ = rustix::fs::setxattr(root.join("f/x"), "user.old", b"a value", flags); // where there are any
+    for name in ["f/x", "empty"] {
+        let _ = rustix::fs::setxattr(root.join(name), "user.old", b"a value", flags); // where there are any
+    }
+    inheritance(root);
     let time = rustix::fs::Timespec {
         tv_sec: 1_000_000_000,
         tv_nsec: 123_456_789,
@@ -269,6 +272,53 @@ fn setup(root: &Path) {
     };
     for name in ["a", "b", "big", "d", "empty", "f", "fifo", "link", "socket", "."] {
         rustix::fs::utimensat(CWD, root.join(name), &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    }
+}
+
+/// A directory that gives what is made in it an access control list: some of that have it, and some have not.
+fn inheritance(root: &Path) {
+    const DEFAULT: &str = "system.posix_acl_default";
+    let entry = |tag: u16, rights: u16, who: u32| {
+        [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &who.to_le_bytes()].concat()
+    };
+    let (version, none) = (2_u32.to_le_bytes().to_vec(), u32::MAX);
+    let entries = [
+        version,
+        entry(1, 7, none),  // the owner
+        entry(2, 7, 1234),  // a user
+        entry(4, 5, none),  // the group
+        entry(16, 7, none), // the most for all but the owner
+        entry(32, 5, none), // others
+    ];
+    let gives = root.join("gives");
+    std::fs::create_dir(&gives).unwrap();
+    match rustix::fs::setxattr(
+        &gives,
+        DEFAULT,
+        &entries.concat(),
+        rustix::fs::XattrFlags::empty(),
+    ) {
+        Err(rustix::io::Errno::OPNOTSUPP) => println!("NOTE: {DEFAULT} is not supported here"),
+        set => set.unwrap(),
+    }
+    for name in ["has", "plain", "has/deep"] {
+        std::fs::create_dir(gives.join(name)).unwrap();
+    }
+    for name in ["has/file", "file"] {
+        std::fs::write(gives.join(name), name).unwrap();
+    }
+    rustix::fs::mknodat(
+        CWD,
+        gives.join("fifo"),
+        FileType::Fifo,
+        Mode::from_raw_mode(0o640),
+        0,
+    )
+    .unwrap();
+    for name in ["plain", "file", "fifo"] {
+        for list in [DEFAULT, "system.posix_acl_access"] {
+            let _ = rustix::fs::removexattr(gives.join(name), list); // only directories have the first
+        }
     }
 }
 
@@ -628,6 +678,30 @@ fn a_link_in_the_place_of_a_born_file_comes_back() {
 }
 
 /// A born name below a directory names something old when another directory takes its place.
+#[test]
+fn removed_directories_come_back_with_their_extended_attributes_and_no_others() {
+    comes_back(&|work| {
+        work.rmdir("empty");
+        work.rmdir("gives/plain");
+        work.rmdir("gives/has/deep");
+        work.unlink("gives/has/file");
+        work.rmdir("gives/has");
+        work.unlink("gives/file");
+        work.unlink("gives/fifo");
+        work.rmdir("gives");
+    });
+}
+
+#[test]
+fn replaced_directories_come_back_with_their_extended_attributes() {
+    comes_back(&|work| {
+        work.rename("gives/plain", "gives/has/deep");
+        work.rename("gives/has/deep", "empty");
+        work.unlink("gives/has/file");
+        work.rename("empty", "gives/has");
+    });
+}
+
 #[test]
 fn an_exchanged_directory_comes_back() {
     comes_back(&|work| {

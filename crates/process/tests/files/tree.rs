@@ -17,13 +17,13 @@ pub(crate) struct Node {
     attributes: BTreeMap<String, Vec<u8>>,
 }
 
-/// What the program itself may set: `user.*`.
+/// What the program itself may set: `user.*` and access control lists.
 fn attributes(path: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut list = vec![0; 1 << 16];
     let len = rustix::fs::llistxattr(path, &mut list[..]).unwrap_or(0);
     let names = list[..len].split(|byte| *byte == 0).map(String::from_utf8_lossy);
     names
-        .filter(|name| name.starts_with("user."))
+        .filter(|name| name.starts_with("user.") || name.starts_with("system.posix_acl_"))
         .map(|name| {
             let mut value = vec![0; 1 << 16];
             let len = rustix::fs::lgetxattr(path, &*name, &mut value[..]).unwrap();
