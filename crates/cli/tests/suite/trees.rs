@@ -280,13 +280,14 @@ impl Drop for Life {
 
 impl Life {
     pub(super) fn begin(script: &str) -> Life {
+        Life::begin_with("20ms", script)
+    }
+
+    fn begin_with(every: &str, script: &str) -> Life {
         let scratch = tempfile::tempdir().expect("a scratch directory");
         fs::create_dir(scratch.path().join("work")).expect("a working directory");
         let mut life = Life { scratch, child: None };
-        life.start(
-            &["run", "--every", "20ms", "--state"],
-            &["--", "sh", "-c", script],
-        );
+        life.start(&["run", "--every", every, "--state"], &["--", "sh", "-c", script]);
         life
     }
 
@@ -833,6 +834,25 @@ print(sorted(ended))";
         "{}",
         life.read("err")
     );
+}
+
+/// Where checkpoints come rarely, one that meets a child is not late yet: the child is told when it has waited itself.
+#[test]
+fn a_checkpoint_that_is_due_has_not_waited_since_the_one_before() {
+    let Some(unseen) = unseen() else { return };
+    let life = Life::begin_with("3s", &format!("{unseen} ../go"));
+    life.until_told("no checkpoint for ");
+    let told = life.read("err");
+    let seconds = told.split_once("no checkpoint for ").and_then(|(_, rest)| {
+        let (seconds, _) = rest.split_once('s')?;
+        seconds.parse::<f64>().ok()
+    });
+    assert!(
+        seconds.is_some_and(|seconds| seconds >= 5.0),
+        "3 s until it is due, and 2: {told}"
+    );
+    fs::write(life.path("go"), "").expect("a file");
+    assert_eq!(life.end().0, Some(0));
 }
 
 /// The addresses that twinpage needs in a process are not those that it may have (RLIMIT_AS). Where the limit cannot be

@@ -37,8 +37,8 @@ pub(super) enum Company {
 
 /// How long a suspension waits for a checkpoint that cannot be made.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// With a fixed interval, what a kill may lose before it is told; and how long a program has ended before it is told that
-/// descendants live on.
+/// How long a checkpoint has waited before it is told, and with a fixed interval what a kill may lose before that; and how
+/// long a program has ended before it is told that descendants live on.
 const UNTOLD: Duration = Duration::from_secs(2);
 /// Between two tries: each stops all processes.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -120,12 +120,13 @@ impl Drive<'_> {
             Every::Fixed(every) => every.max(UNTOLD),
         };
         let lost = self.last.elapsed();
-        if lost < limit {
-            return;
-        }
-        let Some(Waiting { obstacle, .. }) = &self.waiting else {
+        let Some(Waiting { since, obstacle, .. }) = &self.waiting else {
             return;
         };
+        // A checkpoint may come as rarely as that, with nothing in its way until now.
+        if lost < limit || since.elapsed() < UNTOLD {
+            return;
+        }
         self.ledger.waits_for(obstacle);
         if self.complained_of_company {
             return;
