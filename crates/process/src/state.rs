@@ -36,6 +36,8 @@ const DUAL_PAGE: u32 = 1;
 const PACKED: u32 = 2;
 pub(crate) const VERSION: u32 = PACKED;
 pub(crate) const PROGRAM: &str = "twinpage program";
+/// The name that a resume gives for a moment to a named pipe whose own is gone.
+pub(crate) const GONE_FIFO: &str = "gone.fifo";
 
 /// What the directory says of itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -363,14 +365,17 @@ impl Kind {
     }
 }
 
-/// A named pipe or a device in the place of a file would be waited for, or read without end.
+/// A named pipe or a device in the place of a file would be waited for, or read without end. A resume that was killed may
+/// have left its [`GONE_FIFO`].
 fn refuse_special(state: &Path) -> Result<()> {
     let Ok(mut entries) = fs::read_dir(state) else {
         return Ok(()); // no state is there, as is said next
     };
     let is_special = |kind: fs::FileType| kind.is_fifo() || kind.is_char_device() || kind.is_block_device();
-    let special =
-        entries.find_map(|entry| entry.ok().filter(|entry| entry.file_type().is_ok_and(is_special)));
+    let special = entries.find_map(|entry| {
+        let entry = entry.ok().filter(|entry| entry.file_name() != GONE_FIFO)?;
+        entry.file_type().is_ok_and(is_special).then_some(entry)
+    });
     special.map_or(Ok(()), |entry| {
         Err(Error::Damaged(format!(
             "{} is a named pipe or a device, and no file of a state: remove it, or bring back the file that was there",

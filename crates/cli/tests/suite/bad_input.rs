@@ -440,6 +440,10 @@ fn a_store_that_is_cut() {
 /// It would be waited for without end.
 #[test]
 fn a_named_pipe_in_the_place_of_a_file() {
+    let make = |path: &Path| {
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
+        rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).expect("a named pipe");
+    };
     let killed = Killed::midway();
     for (file, _) in files_of(&killed.path("state")) {
         let copy = killed.copy("piped");
@@ -447,15 +451,7 @@ fn a_named_pipe_in_the_place_of_a_file() {
             continue;
         }
         fs::remove_file(copy.join(&file)).expect("a file of the state");
-        let mode = rustix::fs::Mode::from_raw_mode(0o600);
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            copy.join(&file),
-            rustix::fs::FileType::Fifo,
-            mode,
-            0,
-        )
-        .expect("a named pipe");
+        make(&copy.join(&file));
         for reader in [["resume"], ["info"]] {
             let said = refused_in_order(&format!("{reader:?} {file}"), &on_state(&reader, &copy));
             assert!(said.contains(&file), "it is not named: {said}");
@@ -464,6 +460,14 @@ fn a_named_pipe_in_the_place_of_a_file() {
         let said = String::from_utf8_lossy(&check.stdout);
         assert!(check.status.code() == Some(1) && said.contains(&file), "{said}");
     }
+    // One that a killed resume left is no reason.
+    make(&killed.path("state").join("gone.fifo"));
+    let resumed = on_state(&["resume"], &killed.path("state"));
+    assert!(
+        resumed.status.success(),
+        "{}",
+        String::from_utf8_lossy(&resumed.stderr)
+    );
 }
 
 #[test]

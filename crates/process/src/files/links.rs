@@ -209,7 +209,6 @@ impl Recorder {
         }
     }
 
-    /// Links in the state directory that are there now.
     /// A name of the file is about to go. A directory has but one.
     pub(super) fn note_nameless(&mut self, stat: &Stat) {
         let file = Ident::from(stat);
@@ -218,6 +217,7 @@ impl Recorder {
         }
     }
 
+    /// Links in the state directory that are there now.
     fn kept_links(&self, file: Ident) -> u64 {
         let kept = self.links.kept.get(&file).into_iter().flatten().copied();
         let unkept = self.links.unkept.get(&file).into_iter().flatten();

@@ -4,6 +4,7 @@ use super::files::{Opener, reopen};
 use crate::descriptors::{Descriptor, Held};
 use crate::error::{Error, Result};
 use crate::layout::is_marked_gone;
+use crate::state::GONE_FIFO;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
@@ -71,7 +72,7 @@ impl Opener<'_> {
         let make = |path: &Path| rustix::fs::mknodat(CWD, path, rustix::fs::FileType::Fifo, mode, 0);
         let ways = if saw_writer { OFlags::RDWR } else { OFlags::RDONLY };
         let flags = ways | OFlags::NONBLOCK;
-        self.open_nameless("gone.fifo", make, flags, AtFlags::empty())
+        self.open_nameless(GONE_FIFO, make, flags, AtFlags::empty())
     }
 
     pub(super) fn pipe(
