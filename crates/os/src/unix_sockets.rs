@@ -18,10 +18,10 @@ pub struct Listed {
 }
 
 /// What a socket is bound to.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Bound {
-    /// The file with this inode.
-    File(u64),
+    /// The file with this inode, of which the kernel tells the lower half.
+    File(u32),
     /// An abstract name, without the zero before it.
     Abstract(Vec<u8>),
 }
@@ -63,12 +63,20 @@ pub fn file_of(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     }
 }
 
+/// What the socket with this inode is bound to, if it is bound.
+///
+/// # Errors
+/// As [`look_up`].
+pub fn bound(inode: u64) -> io::Result<Option<Bound>> {
+    Ok(bound_in(&ask_for(inode, SHOW_BOUND, 512)?))
+}
+
 /// The inode of the socket that listens at this name in this network namespace, if one does.
 ///
 /// # Errors
 /// When the kernel does not list Unix sockets.
 pub fn listener_at(bound: &Bound) -> io::Result<Option<u64>> {
-    find(1 << LISTEN, |message| is_bound_to(message, bound))
+    find(1 << LISTEN, |message| bound_in(message).as_ref() == Some(bound))
 }
 
 /// The inode of the socket that receives the messages that are sent to this name.
@@ -77,7 +85,8 @@ pub fn listener_at(bound: &Bound) -> io::Result<Option<u64>> {
 /// As [`listener_at`].
 pub fn receiver_at(bound: &Bound) -> io::Result<Option<u64>> {
     find(u32::MAX, |message| {
-        message.get(HEADER_BYTES + 1) == Some(&(libc::SOCK_DGRAM as u8)) && is_bound_to(message, bound)
+        message.get(HEADER_BYTES + 1) == Some(&(libc::SOCK_DGRAM as u8))
+            && bound_in(message).as_ref() == Some(bound)
     })
 }
 
@@ -127,10 +136,11 @@ fn request(flags: u16, states: u32, inode: u64, show: u32) -> [u8; 40] {
     request
 }
 
-fn is_bound_to(message: &[u8], bound: &Bound) -> bool {
-    attributes(message, MESSAGE_BYTES).any(|(kind, value)| match bound {
-        Bound::File(inode) => kind == FILE && word(value, 0) == Some(*inode as u32),
-        Bound::Abstract(name) => kind == NAME && value.split_first() == Some((&0, name)),
+fn bound_in(message: &[u8]) -> Option<Bound> {
+    attributes(message, MESSAGE_BYTES).find_map(|(kind, value)| match (kind, value) {
+        (FILE, value) => word(value, 0).map(Bound::File),
+        (NAME, [0, name @ ..]) => Some(Bound::Abstract(name.to_vec())),
+        _ => None,
     })
 }
 
@@ -172,8 +182,9 @@ mod tests {
             Some(rustix::fs::stat(&path).unwrap().st_ino as u32 as u64)
         );
         assert_eq!(listed.peer, None);
-        let file = Bound::File(rustix::fs::stat(&path).unwrap().st_ino);
+        let file = Bound::File(rustix::fs::stat(&path).unwrap().st_ino as u32);
         assert_eq!(listener_at(&file).unwrap(), Some(inode(&listener)));
+        assert_eq!(super::bound(inode(&listener)).unwrap(), Some(file));
         let one = UnixStream::connect(&path).unwrap();
         drop(UnixStream::connect(&path).unwrap());
         assert_eq!(waiting_at(inode(&listener)).unwrap(), [inode(&one), 0]);
@@ -196,6 +207,7 @@ mod tests {
         let listener = UnixListener::bind_addr(&address).unwrap();
         let bound = Bound::Abstract(name);
         assert_eq!(listener_at(&bound).unwrap(), Some(inode(&listener)));
+        assert_eq!(super::bound(inode(&listener)).unwrap().as_ref(), Some(&bound));
         assert_eq!(receiver_at(&bound).unwrap(), None, "it gets no messages");
         drop(listener);
         assert_eq!(listener_at(&bound).unwrap(), None);

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use twinpage_core::Epoch;
 use twinpage_os::socket;
 use twinpage_os::tcp::state::{CLOSE, CLOSE_WAIT, ESTABLISHED, LISTEN, SYN_RECV, SYN_SENT};
+use twinpage_os::unix_sockets::{self, Bound};
 
 /// Whether a program may talk to the outside, and when its replies go out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -208,6 +209,30 @@ pub fn may_set(protocol: Protocol, level: i32, name: i32) -> bool {
         Protocol::Udp => OF_UDP.contains(&option) || OF_UDP6.contains(&option),
     };
     captured || PASSING.contains(&option)
+}
+
+/// Where the tree has connected to since it was started or resumed. Which connection was its own is not told of one that
+/// was closed: at a listener that it never connected to, none was.
+#[derive(Debug, Default)]
+pub struct Reached {
+    /// Ports of TCP, of any machine.
+    pub ports: HashSet<u16>,
+    /// Names of Unix sockets.
+    pub names: HashSet<Bound>,
+}
+
+impl Reached {
+    /// Whether a connection that waits at this listener may be the tree's own.
+    ///
+    /// # Errors
+    /// When the system refuses a look.
+    pub fn has(&self, listener: BorrowedFd<'_>) -> io::Result<bool> {
+        if protocol(listener).is_some() {
+            return Ok(self.ports.contains(&address_of(listener)?.port()));
+        }
+        let bound = unix_sockets::bound(rustix::fs::fstat(listener)?.st_ino)?;
+        Ok(bound.is_some_and(|bound| self.names.contains(&bound)))
+    }
 }
 
 /// Sockets to the outside of one program.

@@ -8,6 +8,7 @@ use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -666,4 +667,35 @@ fn a_server_that_its_maker_leaves_behind_answers() {
         assert_eq!(ask("end").expect("an answer"), "dne");
         server.expect_end();
     }
+}
+
+/// Others look whether a server is there: they connect, and close at once. That is not waited for, as nothing of the
+/// program is lost with it, and the thread that accepts may wait for the checkpoint itself.
+#[test]
+fn a_look_at_a_port_holds_no_checkpoint_up() {
+    const PROGRAM: &str = r#"
+import os, socket, sys
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+here = socket.socket(socket.AF_UNIX)
+here.bind("beside")
+here.listen()
+os.rename("beside", "here")
+print("up", flush=True)
+while not os.path.exists("looked"): pass
+os.sync()
+for listener in server, here:
+    with listener.accept()[0] as client: print(client.recv(9), flush=True)
+"#;
+    let Some(python) = python_with("socket") else {
+        return skip("a look at a port", "python3", "python3");
+    };
+    let words = |port: u16| vec![python, "-c".into(), PROGRAM.into(), port.to_string()];
+    let mut server = Server::start("synced", words);
+    let here = server.directory().join("here");
+    server.wait_until("it is up", || here.exists());
+    TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).expect("a look");
+    UnixStream::connect(here).expect("a look");
+    std::fs::write(server.directory().join("looked"), "").expect("a file");
+    server.expect_end();
+    assert_eq!(server.printed(), "up\nb''\nb''\n");
 }

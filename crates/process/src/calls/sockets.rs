@@ -132,6 +132,9 @@ impl Program {
         if may_hear_others && self.sockets.replies != Replies::Refused {
             self.descriptors.expect_sent();
         }
+        if call.name == "connect" {
+            self.note_reached(call, protocol);
+        }
         match call.name {
             _ if self.caller.is_some() => {} // all of a tree is looked at
             // Its peer may be a descriptor that is known, and gets to know who its peer is.
@@ -152,6 +155,22 @@ impl Program {
             return self.before_bind(call);
         }
         Ok(Decision::Run)
+    }
+
+    /// connect(2): from now on what waits at a listener there may be of the tree.
+    fn note_reached(&mut self, call: &Stopped, protocol: Option<Protocol>) {
+        match protocol {
+            Some(Protocol::Tcp) => {
+                let address = self.address_given(call);
+                let port = address.as_deref().and_then(internet_address).map(|to| to.port());
+                self.descriptors.reached.ports.extend(port);
+            }
+            Some(Protocol::Udp) => {}
+            None => {
+                let bound = self.unix_address(call).and_then(|name| self.bound(&name));
+                self.descriptors.reached.names.extend(bound);
+            }
+        }
     }
 
     /// A call is about to change what is known of a socket of netlink(7). All that is a descendant's is looked at anyway.

@@ -171,6 +171,6 @@ impl Program {
         let path = path_of(name);
         let start = self.start(libc::AT_FDCWD, path)?;
         let stat = rustix::fs::statat(start.as_fd(), path, AtFlags::empty()).ok()?;
-        Some(Bound::File(stat.st_ino))
+        Some(Bound::File(stat.st_ino as u32))
     }
 }

@@ -150,13 +150,18 @@ impl Descriptors {
     }
 
     /// A socket that listens: after a resume, connections that were not accepted are reset. Those of the tree are waited
-    /// for, and what may be one: a connection whose other end is closed. With `--replies none` there are no others.
+    /// for, and what may be one: a connection whose other end is closed, where the tree connected to. With `--replies none`
+    /// there are no others.
     fn listener(&self, at: &Look<'_>, owner: &Process, descriptor: &Descriptor) -> Result<Held> {
         let (_, fd) = self.tables.at(at.process, descriptor.fd);
         let look = |source| Error::target(format!("cannot look at socket {fd}"), source);
         let ours = owner.duplicate_fd(fd).map_err(look)?;
         let stat = rustix::fs::fstat(&ours).map_err(|error| look(error.into()))?;
-        let awaits = |client| at.replies == Replies::Refused || client == 0 || self.has_socket(&stat, client);
+        let awaits = |client| match client {
+            _ if at.replies == Replies::Refused => true,
+            0 => self.reached.has(ours.as_fd()).unwrap_or(true), // nothing tells that none was
+            client => self.has_socket(&stat, client),
+        };
         match descriptor.kind {
             DescriptorKind::Unix(_) => unix_sockets::check_queue(ours.as_fd(), awaits)?,
             _ => loopback::check_queue(ours.as_fd(), awaits)?,

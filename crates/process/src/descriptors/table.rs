@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::objects::Id;
 use crate::pairs::Pairs;
-use crate::sockets::Replies;
+use crate::sockets::{Reached, Replies};
 use crate::unix_sockets::leads_outside;
 use rustix::fs::{FileType, Stat};
 use std::cell::RefCell;
@@ -41,6 +41,8 @@ pub struct Descriptors {
     pub(super) change_times: HashMap<i32, (i64, u64)>,
     pub(super) open_files: OpenFiles,
     pub(super) tables: Tables,
+    /// Where the tree connected to.
+    pub(crate) reached: Reached,
     /// Inodes of TCP sockets whose other end was found outside the tree, where it stays.
     pub(super) outside: RefCell<HashSet<u64>>,
     /// What poll descriptors wait for, by descriptor, as far as no call touched a number that matters.
@@ -70,6 +72,7 @@ impl Default for Descriptors {
             change_times: HashMap::new(),
             open_files: OpenFiles::default(),
             tables: Tables::default(),
+            reached: Reached::default(),
             outside: RefCell::default(),
             calm_polls: RefCell::default(),
             read_out: RefCell::default(),
