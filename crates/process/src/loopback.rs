@@ -40,7 +40,8 @@ pub struct End {
     pub sends_no_more: bool,
     /// It was shut for receiving, by the program.
     pub receives_no_more: bool,
-    /// The other end was closed with bytes unread: `ECONNRESET` waits behind what is unread.
+    /// The other end was closed with bytes unread: `ECONNRESET` waits behind what is unread. Or there is none, which this
+    /// end would hear when it sends.
     pub reset: bool,
 }
 
@@ -53,6 +54,9 @@ pub enum Other {
     Waiting(u64),
     /// One that was closed.
     Closed,
+    /// None, and nothing of one is under way: a listener had no room for the connection when this end was told of it, or
+    /// it leads on to another machine.
+    Gone,
 }
 
 /// Whether the address is one of this machine: what is sent there stays here.
@@ -92,13 +96,14 @@ pub fn other_end(fd: BorrowedFd<'_>) -> io::Result<Option<Other>> {
         listed => listed?,
     };
     Ok(Some(match listed {
-        Some(listed) if listed.inode != 0 && listed.state != LISTEN => Other::Socket(listed),
-        Some(listed) if listed.state == LISTEN || is_ended(Info::of(fd)?.state) => Other::Closed,
+        None => Other::Gone,
+        Some(listed) if listed.state == LISTEN => Other::Gone,
+        Some(listed) if listed.inode != 0 => Other::Socket(listed),
+        Some(_) if is_ended(Info::of(fd)?.state) => Other::Closed,
         Some(_) => match listener_at(peer)? {
             Some(listener) => Other::Waiting(listener),
             None => Other::Closed,
         },
-        None => Other::Closed,
     }))
 }
 
@@ -150,6 +155,7 @@ pub fn held(number: i32, ours: &OwnedFd, is_ours: impl Fn(u64) -> bool) -> Resul
     let info = Info::of(ours).map_err(look)?;
     let waiting = |what: &str| Err(Error::NotYet(format!("descriptor {number}: {what}")));
     let unread = rustix::io::ioctl_fionread(ours).map_err(|error| look(error.into()))? as usize;
+    let mut is_gone = false;
     let peer = match info.state {
         CLOSE if unread > 0 => 0,
         ESTABLISHED | FIN_WAIT1 | FIN_WAIT2 | CLOSE_WAIT | LAST_ACK | CLOSING => {
@@ -162,7 +168,11 @@ pub fn held(number: i32, ours: &OwnedFd, is_ours: impl Fn(u64) -> bool) -> Resul
                 }
                 Some(Other::Waiting(listener)) if !is_ours(listener) => return Ok(None),
                 Some(Other::Waiting(_)) => return waiting("a connection waits to be accepted"),
-                Some(Other::Closed) if is_ended(info.state) => 0,
+                Some(Other::Closed | Other::Gone) if is_ended(info.state) => 0,
+                Some(Other::Gone) => {
+                    is_gone = true;
+                    0
+                }
                 Some(Other::Closed) => {
                     return waiting("the other end of a connection was closed, and its end is under way");
                 }
@@ -183,7 +193,7 @@ pub fn held(number: i32, ours: &OwnedFd, is_ours: impl Fn(u64) -> bool) -> Resul
         unread: peek(ours.as_fd(), unread).map_err(look)?,
         sends_no_more: [FIN_WAIT1, FIN_WAIT2, LAST_ACK, CLOSING, CLOSE].contains(&info.state),
         receives_no_more: polled.contains(PollFlags::RDHUP) && !is_ended(info.state) && info.state != CLOSE,
-        reset: info.state == CLOSE && polled.contains(PollFlags::ERR),
+        reset: is_gone || info.state == CLOSE && polled.contains(PollFlags::ERR),
     }))
 }
 

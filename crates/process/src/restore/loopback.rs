@@ -372,6 +372,33 @@ mod tests {
         assert_eq!(told.kind(), io::ErrorKind::ConnectionReset);
     }
 
+    /// A listener that goes before a connection was handed to it, as one without room for more does, says nothing of it.
+    #[test]
+    fn an_end_without_another_is_reset() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (level, name) = (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT);
+        socket::set_option_of(listener.as_fd(), level, name, &30i32.to_ne_bytes()).unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        drop(listener);
+        let fd = OwnedFd::from(one.try_clone().unwrap());
+        while let Err(Error::NotYet(_)) = loopback::held(0, &fd, |_| true) {
+            std::thread::sleep(std::time::Duration::from_millis(10)); // the kernel forgets it at a timer of its own
+        }
+        drop(fd);
+        let (socket, end) = look(&one);
+        assert!(end.peer == 0 && end.reset && end.unread.is_empty());
+        drop(one);
+        let wanted = Wanted {
+            fd: 0,
+            socket: &socket,
+            end: &end,
+        };
+        let (one, none) = again(wanted, None, &MadeSockets::default()).unwrap();
+        assert!(none.is_none());
+        let told = TcpStream::from(one).read(&mut [0]).unwrap_err();
+        assert_eq!(told.kind(), io::ErrorKind::ConnectionReset);
+    }
+
     /// What is under way is waited for, also where its sender is closed already.
     #[test]
     fn bytes_under_way_are_waited_for() {
