@@ -1,8 +1,12 @@
 //! Servers and their clients in one tree, connected over TCP: killed at random instants and resumed.
 
+use serde_json::Value;
+use std::fs;
 use std::net::TcpListener;
 
-use crate::support::program::which;
+use crate::support::process::twinpage;
+use crate::support::program::{python_with, which};
+use crate::support::skip;
 use crate::trees::survives;
 
 /// A port that is free now.
@@ -49,6 +53,41 @@ server.listen(0, '127.0.0.1', async () => {
     server.close(() => console.log('end'));
 });";
     survives("node that asks itself", &["node"], &["node", "-e", program]);
+}
+
+/// A checkpoint waits for a program without descendants as for a tree: once, until it is made, and is tried more and more
+/// rarely.
+#[test]
+fn a_connection_that_nothing_accepts_is_waited_for_once() {
+    const PROGRAM: &str = r#"
+import socket, time
+def work(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end: pass
+server = socket.create_server(("127.0.0.1", 0))
+own = socket.create_connection(server.getsockname())
+work(1)
+server.accept()
+work(0.5)
+"#;
+    let Some(python) = python_with("socket") else {
+        return skip("a connection that nothing accepts", "python3", "python3");
+    };
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let stats = scratch.path().join("stats");
+    let mut command = twinpage();
+    command.args(["run", "--every", "5ms", "--durability", "memory", "--stats"]);
+    command
+        .arg(&stats)
+        .arg("--state")
+        .arg(scratch.path().join("state"));
+    let out = command.args(["--", &python, "-c", PROGRAM]).output();
+    let out = out.expect("twinpage starts");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let stats = fs::read_to_string(stats).expect("statistics");
+    let stats: Value = serde_json::from_str(&stats).expect("JSON");
+    let longest = stats["waits"]["longest_us"].as_u64();
+    assert!(longest.is_some_and(|us| us > 900_000), "{}", stats["waits"]);
 }
 
 /// MPI's processes find each other over TCP, and share memory.

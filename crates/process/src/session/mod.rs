@@ -331,9 +331,7 @@ impl<'a> Drive<'a> {
             let due = Instant::now() >= self.look_at || self.program.wants_checkpoint() || asked.is_some();
             // While the last epoch is still being written, the program goes on: the alarm rings again.
             if (due || self.waiting.is_some()) && self.engine.is_idle() {
-                if self.program.is_alone() {
-                    self.end_waiting();
-                }
+                self.waits_no_more();
                 if asked.is_none() {
                     self.look()?;
                 } else if self.suspend()? {

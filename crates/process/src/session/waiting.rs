@@ -1,6 +1,7 @@
 //! Checkpoints wait while a descendant of the program does, or is, something that cannot be captured.
 //!
-//! * One that is due is tried, more and more rarely, until it succeeds. A program that is alone is not waited for.
+//! * One that is due is tried, more and more rarely, until it succeeds. A program that is alone is not waited for, but
+//!   where it has itself what cannot be captured.
 //! * A program that just became alone makes no process before it.
 //! * It is told once when a kill may lose more than the limit because of that, with the process that it waits for.
 //! * What is printed meanwhile is held without a limit: a writer that waited for room would wait for itself.
@@ -22,6 +23,8 @@ pub(super) struct Waiting {
     /// It is not tried before, and then not for so long.
     retry_at: Instant,
     pause: Duration,
+    /// The program was alone when it was tried last: what it waits for is not of a descendant.
+    is_own: bool,
 }
 
 /// What the descendants of a program mean for its next checkpoint.
@@ -57,10 +60,14 @@ impl Drive<'_> {
             self.give_up();
             return Ok(Company::GivesUp);
         }
-        if self.program.is_alone() {
-            return Ok(Company::None);
-        }
         let pauses = (self.waiting.as_ref()).is_some_and(|waiting| now < waiting.retry_at);
+        if self.program.is_alone() {
+            if !self.waits_for_its_own() || !pauses {
+                return Ok(Company::None);
+            }
+            self.program.await_checkpoint(false); // a process that it makes may be what ends the waiting
+            return Ok(Company::Waits);
+        }
         let obstacle = self.program.obstacle();
         if obstacle.is_none() && !pauses {
             return Ok(Company::None);
@@ -80,7 +87,9 @@ impl Drive<'_> {
     /// A checkpoint was tried, and could not be made.
     pub(super) fn put_off(&mut self, obstacle: String) {
         self.waits_for(obstacle);
+        let is_own = self.program.is_alone();
         if let Some(waiting) = &mut self.waiting {
+            waiting.is_own = is_own;
             waiting.retry_at = Instant::now() + waiting.pause;
             waiting.pause = (waiting.pause * 2).min(LONGEST_PAUSE);
         }
@@ -93,12 +102,25 @@ impl Drive<'_> {
             obstacle: String::new(),
             retry_at: now,
             pause: PAUSE,
+            is_own: false,
         });
         waiting.obstacle = obstacle;
         if self.program.streams.wants_checkpoint() {
             self.program.streams.hold_everything(true);
         }
         self.say_what_it_waits_for();
+    }
+
+    /// Whether it waits for something of the program, which has no descendants.
+    fn waits_for_its_own(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| waiting.is_own)
+    }
+
+    /// The last descendant has ended, and with it what a checkpoint waited for.
+    pub(super) fn waits_no_more(&mut self) {
+        if self.program.is_alone() && !self.waits_for_its_own() {
+            self.end_waiting();
+        }
     }
 
     /// The checkpoint that waited is made now.
