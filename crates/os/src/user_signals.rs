@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 /// The signal by which one twinpage asks another to suspend its program.
 pub const SUSPEND: c_int = 41;
 
-/// Signals that are passed on to the program: all that a user may send to it.
+/// Signals that are passed on to the program: all that a user may send to it. [`SUSPEND`] is the last: a process that takes
+/// it takes all.
 const FORWARDED: [c_int; 15] = [
-    SUSPEND,
     libc::SIGHUP,
     libc::SIGINT,
     libc::SIGQUIT,
@@ -32,6 +32,7 @@ const FORWARDED: [c_int; 15] = [
     libc::SIGWINCH,
     libc::SIGIO,
     libc::SIGPWR,
+    SUSPEND,
 ];
 
 static FORWARD_TO: AtomicI32 = AtomicI32::new(0);

@@ -5,6 +5,7 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 use twinpage_campaign::{either, seed};
+use twinpage_os::user_signals;
 
 use crate::support::chance;
 use crate::support::process::{Victim, kill, with_argument};
@@ -166,6 +167,9 @@ fn those_that_live_on_are_told_suspended_and_ended() {
     assert!(with_argument(&name).is_empty(), "it lives on");
     goes_on(&mut life, 1);
     wait_until("it is there", || with_argument(&name).len() == 1);
+    // Before it takes signals, one ends it alone.
+    let twinpage = life.child().id();
+    wait_until("signals are taken", || user_signals::can_be_suspended(twinpage));
     send(&mut life, Signal::INT);
     let (code, life) = life.end();
     let err = life.read("err");
