@@ -175,7 +175,7 @@ fn mark_simply<const N: usize>(here: &MarkState, few: [Few; N]) -> bool {
     if frozen != 0 {
         std::hint::cold_path();
         // By number: the closure of an iterator would be called here, as cold code is, and what a call borrows lies in
-        // memory, for the common path too: a mark took five times as long.
+        // memory, for the common path too: a random write took twice as long.
         #[expect(clippy::needless_range_loop)]
         for k in 0..N {
             // SAFETY: as below.
