@@ -254,7 +254,7 @@ pub fn is_planted(process: &Process) -> bool {
 /// kept from use, as V8 does with the lowest 4 GiB, makes room for it.
 ///
 /// # Errors
-/// `EEXIST` when the program itself uses the addresses, `ENOMEM` when it may have no more (`RLIMIT_AS`).
+/// `EEXIST` when the program itself uses the addresses, `ENOMEM` when its address space is at its limit (`RLIMIT_AS`).
 pub fn plant(process: &Process, tid: Tid) -> io::Result<()> {
     undisturbed(tid, || plant_code(process, tid))
 }
@@ -273,8 +273,8 @@ fn plant_code(process: &Process, tid: Tid) -> io::Result<()> {
     process.write(HOME, code())
 }
 
-/// Does something while a process may have any number of addresses, or as many as its hard limit allows; `None` where a
-/// privilege is missing for the first and the second is no more.
+/// Does something while the limit of a process's address space is lifted, or raised to the hard limit; `None` where neither
+/// is allowed.
 fn without_limit<T>(process: &Process, act: impl FnOnce() -> T) -> Option<T> {
     const ANY: u64 = libc::RLIM_INFINITY;
     let pid = process.pid();

@@ -368,20 +368,17 @@ impl Kind {
 /// A named pipe or a device in the place of a file would be waited for, or read without end. A resume that was killed may
 /// have left its [`GONE_FIFO`].
 fn refuse_special(state: &Path) -> Result<()> {
-    let Ok(mut entries) = fs::read_dir(state) else {
-        return Ok(()); // no state is there, as is said next
-    };
     let is_special = |kind: fs::FileType| kind.is_fifo() || kind.is_char_device() || kind.is_block_device();
-    let special = entries.find_map(|entry| {
-        let entry = entry.ok().filter(|entry| entry.file_name() != GONE_FIFO)?;
-        entry.file_type().is_ok_and(is_special).then_some(entry)
-    });
-    special.map_or(Ok(()), |entry| {
-        Err(Error::Damaged(format!(
+    let is_refused =
+        |entry: &fs::DirEntry| entry.file_name() != GONE_FIFO && entry.file_type().is_ok_and(is_special);
+    // Where no state is, that is said next.
+    match entries(state).into_iter().flatten().find(is_refused) {
+        None => Ok(()),
+        Some(entry) => Err(Error::Damaged(format!(
             "{} is a named pipe or a device, and no file of a state: remove it, or bring back the file that was there",
             entry.path().display()
-        )))
-    })
+        ))),
+    }
 }
 
 /// Whether the file lies on persistent memory; not being able to tell is for whoever opens it.

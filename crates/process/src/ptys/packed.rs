@@ -44,7 +44,7 @@ pub(super) fn fill(reader: BorrowedFd<'_>, writer: BorrowedFd<'_>, bytes: &[u8])
     fill_buffers(writer, rest)
 }
 
-/// Has the kernel keep small buffers, where so many bytes need them. The reader gets bytes, not lines, and has none.
+/// Makes the kernel keep small buffers, if this number of bytes needs them. The reader reads bytes, not lines, and none wait.
 pub(super) fn prepare(reader: BorrowedFd<'_>, writer: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     if bytes > MOST {
         make_small_buffers(reader, writer)?;

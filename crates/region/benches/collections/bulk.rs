@@ -78,54 +78,36 @@ pub(crate) fn trees(bench: &mut Bench) {
         || timed(|| loaded(Theirs::from_iter(sorted()).len())),
         |u| timed(|| loaded(ours::BTreeMap::from_iter_in(sorted(), u.heap()).len())),
     );
-    bench.compare(
-        "btree scan, all",
-        "std",
-        n,
-        || {
-            let map = Theirs::from_iter(sorted());
-            timed(|| map.iter().map(|(k, v)| k ^ v).fold(0, u64::wrapping_add))
-        },
-        |u| {
-            let map = ours::BTreeMap::from_iter_in(sorted(), u.heap());
-            timed(|| map.iter().map(|(k, v)| k ^ v).fold(0, u64::wrapping_add))
-        },
-    );
+    /// The same work on a loaded map of either side.
+    macro_rules! both {
+        ($name:literal, $ops:expr, |$map:ident| $work:expr) => {
+            bench.compare(
+                $name,
+                "std",
+                $ops,
+                || {
+                    let $map = &mut Theirs::from_iter(sorted());
+                    timed(|| $work)
+                },
+                |u| {
+                    let $map = &mut ours::BTreeMap::from_iter_in(sorted(), u.heap());
+                    timed(|| $work)
+                },
+            )
+        };
+    }
+    both!("btree scan, all", n, |map| map
+        .iter()
+        .map(|(k, v)| k ^ v)
+        .fold(0, u64::wrapping_add));
     let starts: Vec<u64> = keys(10_000, 6).into_iter().map(|k| k % n as u64).collect();
-    bench.compare(
-        "btree scan, 100",
-        "std",
-        100 * starts.len(),
-        || {
-            let map = Theirs::from_iter(sorted());
-            let scan = |from: &u64| map.range(from..).take(100).map(|(_, v)| *v).sum::<u64>();
-            timed(|| starts.iter().map(scan).sum())
-        },
-        |u| {
-            let map = ours::BTreeMap::from_iter_in(sorted(), u.heap());
-            let scan = |from: &u64| map.range(from..).take(100).map(|(_, v)| *v).sum::<u64>();
-            timed(|| starts.iter().map(scan).sum())
-        },
-    );
-    bench.compare(
-        "btree split_off and append",
-        "std",
-        n,
-        || {
-            let mut map = Theirs::from_iter(sorted());
-            timed(|| {
-                let mut upper = map.split_off(&(n as u64 / 3));
-                map.append(&mut upper);
-                loaded(map.len())
-            })
-        },
-        |u| {
-            let mut map = ours::BTreeMap::from_iter_in(sorted(), u.heap());
-            timed(|| {
-                let mut upper = map.split_off(&(n as u64 / 3));
-                map.append(&mut upper);
-                loaded(map.len())
-            })
-        },
-    );
+    both!("btree scan, 100", 100 * starts.len(), |map| {
+        let scan = |from: &u64| map.range(from..).take(100).map(|(_, v)| *v).sum::<u64>();
+        starts.iter().map(scan).sum()
+    });
+    both!("btree split_off and append", n, |map| {
+        let mut upper = map.split_off(&(n as u64 / 3));
+        map.append(&mut upper);
+        loaded(map.len())
+    });
 }

@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use twinpage::{Persist, Region, Root, Update};
-use twinpage_commands::report::document;
+use twinpage_commands::report::{document, median, table};
 
 const ROUNDS: usize = 9;
 
@@ -98,19 +98,17 @@ impl Bench {
         rounds: &[(Duration, Duration)],
     ) {
         let ns = |d: Duration| d.as_secs_f64() * 1e9 / ops as f64;
-        let median = |mut all: Vec<f64>| {
-            all.sort_by(f64::total_cmp);
-            all[all.len() / 2]
-        };
-        let ratios: Vec<f64> = rounds.iter().map(|(a, b)| ns(*b) / ns(*a)).collect();
+        let mut theirs: Vec<f64> = rounds.iter().map(|(theirs, _)| ns(*theirs)).collect();
+        let mut ours: Vec<f64> = rounds.iter().map(|(_, ours)| ns(*ours)).collect();
+        let mut ratios: Vec<f64> = rounds.iter().map(|(a, b)| ns(*b) / ns(*a)).collect();
         self.rows.push(Row {
             operation,
             peer,
-            peer_ns_per_op: median(rounds.iter().map(|(theirs, _)| ns(*theirs)).collect()),
-            ours_ns_per_op: median(rounds.iter().map(|(_, ours)| ns(*ours)).collect()),
+            peer_ns_per_op: median(&mut theirs),
+            ours_ns_per_op: median(&mut ours),
             over_peer_min: ratios.iter().copied().fold(f64::MAX, f64::min),
             over_peer_max: ratios.iter().copied().fold(0.0, f64::max),
-            over_peer: median(ratios),
+            over_peer: median(&mut ratios),
         });
     }
 }
@@ -150,8 +148,7 @@ fn main() {
         println!("{:#}", document(serde_json::json!({ "rows": bench.rows })));
         return;
     }
-    let mut table = comfy_table::Table::new();
-    table.set_header([
+    let mut table = table([
         "operation",
         "peer",
         "peer ns",
