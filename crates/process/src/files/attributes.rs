@@ -34,16 +34,9 @@ pub(super) fn names(list: &[u8]) -> impl Iterator<Item = &OsStr> {
 /// # Errors
 /// The system's.
 pub(crate) fn read_all(file: impl AsFd) -> Result<Attributes, Errno> {
-    // Most files have none: that is one call without a buffer.
-    let len = match rustix::fs::flistxattr_query(&file) {
-        Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
-        len => len?,
-    };
-    let mut list = vec![0; len];
-    let len = rustix::fs::flistxattr(&file, &mut list[..])?;
-    values(&list[..len], |name, value| {
-        rustix::fs::fgetxattr(&file, name, value)
-    })
+    let length = rustix::fs::flistxattr_query(&file);
+    let names = list(length, |names| rustix::fs::flistxattr(&file, names))?;
+    values(&names, |name, value| rustix::fs::fgetxattr(&file, name, value))
 }
 
 /// All attributes of what `name` is in `dir`; none where the file system has none.
@@ -53,7 +46,7 @@ pub(crate) fn read_all(file: impl AsFd) -> Result<Attributes, Errno> {
 pub(super) fn read_all_of(dir: impl AsFd, name: &Path) -> Result<Attributes, Errno> {
     let path = path_in(dir, name);
     let get = |name: &OsStr, value: &mut [u8]| rustix::fs::lgetxattr(&path, name, value);
-    values(&list(&path)?, get)
+    values(&list_of(&path)?, get)
 }
 
 /// Takes from what was just made in `dir` what it has of that directory: access control lists.
@@ -62,7 +55,7 @@ pub(super) fn read_all_of(dir: impl AsFd, name: &Path) -> Result<Attributes, Err
 /// The system's.
 pub(super) fn disinherit(dir: impl AsFd, name: &Path) -> Result<(), Errno> {
     let path = path_in(dir, name);
-    let list = list(&path)?;
+    let list = list_of(&path)?;
     names(&list).try_for_each(|name| rustix::fs::lremovexattr(&path, name))
 }
 
@@ -71,15 +64,25 @@ fn path_in(dir: impl AsFd, name: &Path) -> PathBuf {
     Path::new("/proc/self/fd").join(dir.to_string()).join(name)
 }
 
-fn list(path: &Path) -> Result<Vec<u8>, Errno> {
-    let len = match rustix::fs::llistxattr_query(path) {
+fn list_of(path: &Path) -> Result<Vec<u8>, Errno> {
+    list(rustix::fs::llistxattr_query(path), |names| {
+        rustix::fs::llistxattr(path, names)
+    })
+}
+
+/// The names that `fill` gives, of this length. Most files have none: that is one call without a buffer.
+fn list(
+    length: Result<usize, Errno>,
+    fill: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
+) -> Result<Vec<u8>, Errno> {
+    let length = match length {
         Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
-        len => len?,
+        length => length?,
     };
-    let mut list = vec![0; len];
-    let len = rustix::fs::llistxattr(path, &mut list[..])?;
-    list.truncate(len);
-    Ok(list)
+    let mut names = vec![0; length];
+    let length = fill(&mut names)?;
+    names.truncate(length);
+    Ok(names)
 }
 
 fn values(list: &[u8], get: impl Fn(&OsStr, &mut [u8]) -> Result<usize, Errno>) -> Result<Attributes, Errno> {
