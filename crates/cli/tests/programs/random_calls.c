@@ -192,7 +192,10 @@ static void look_at(struct slot *s) {
         if (s->kind == REGULAR || s->kind == STREAM || s->kind == PIPE_IN) say("FIONREAD", ioctl(s->fd, FIONREAD, &count) ? -1 : count);
         return;
     case 4:
-        if (s->kind == REGULAR) return;
+        if (s->kind == REGULAR) {
+            say("FIGETBSZ", ioctl(s->fd, _IO(0, 2), &count) ? -1 : count); // linux/fs.h
+            return;
+        }
         struct pollfd asked = {.fd = s->fd, .events = POLLIN | POLLRDHUP};
         poll(&asked, 1, 0);
         say("poll", asked.revents);

@@ -713,8 +713,11 @@ const FIOSETOWN: u64 = 0x8901;
 const SIOCSPGRP: u64 = 0x8902;
 /// Questions about sockets and interfaces, sockatmark(3), netdevice(7): the mark; names, lists, flags, addresses of an
 /// interface, of its other end, for all, and its mask; its metric, largest packet, hardware address, number and queue.
-const QUESTIONS: [u64; 13] = [
+/// Questions about files, ioctl_fs(2) as lsattr(1) and filefrag(8) ask them: the size of a block, flags and version of an
+/// inode, its project, the label of the file system, where the bytes of a file lie. About disks: bytes of a sector, of all.
+const QUESTIONS: [u64; 21] = [
     0x8905, 0x8910, 0x8912, 0x8913, 0x8915, 0x8917, 0x8919, 0x891b, 0x891d, 0x8921, 0x8927, 0x8933, 0x8942,
+    0x2, 0x80086601, 0x80087601, 0x801c581f, 0x81009431, 0xc020660b, 0x1268, 0x80081272,
 ];
 
 /// A command as fcntl(2) has it.
