@@ -240,8 +240,8 @@ static void change_names(void) {
     case 1: say("rename", rename(one, other)); return;
     case 2: say("link", link(one, other)); return;
     case 3: say("symlink", symlink(one, other)); return;
-    case 4: say("chmod", chmod(one, 0600 | (mode_t)below(64))); return;
-    case 5: say("utimens", utimensat(AT_FDCWD, one, times, 0)); return;
+    case 4: say("fchmodat2", syscall(452, AT_FDCWD, one, 0600 | below(64), below(2) * AT_EMPTY_PATH)); return;
+    case 5: say("utimens", utimensat(AT_FDCWD, one, times, (int)below(2) * AT_EMPTY_PATH)); return;
     case 6: say("truncate", truncate(one, (off_t)below(40000))); return;
     case 7: say("lstat", lstat(one, &st) ? -1 : (long)(S_ISLNK(st.st_mode) ? 1 : st.st_size * 8 + (st.st_mode & 7))); return;
     case 8: say_bytes("readlink", readlink(one, (char *)bytes, 64)); return;

@@ -369,46 +369,37 @@ impl Program {
     }
 
     fn before_attributes(&mut self, call: &Stopped) -> Result<Decision> {
-        let a = call.arguments;
-        let owner = match call.name {
-            "chown" | "lchown" | "fchown" => Some((a[1], a[2])),
-            "fchownat" => Some((a[2], a[3])),
-            _ => None,
-        };
-        if owner.is_some_and(|(user, group)| !credentials::can_own(user as u32, group as u32)) {
+        if !can_own(call) {
             return Ok(do_without(
                 libc::EPERM, // as alone; the kernel knows nothing of such an owner, and would say EINVAL
                 "without privileges a file can be given to the user and the first group of who runs twinpage alone",
             ));
         }
-        fn named(follow: bool) -> impl for<'a> FnOnce(PathAt<'a>) -> Change<'a> {
-            move |place| Change::Attributes {
-                target: Target::Named { place, follow },
-            }
-        }
-        match call.name {
-            "fchmod" | "fchown" => self.with_fd(call.int(0), |fd| Change::Attributes {
+        let a = call.arguments;
+        let (dirfd, path, flags) = match call.name {
+            "fchmod" | "fchown" => (call.int(0), 0, 0),
+            "lchown" => (libc::AT_FDCWD, a[0], libc::AT_SYMLINK_NOFOLLOW),
+            "chmod" | "chown" | "utime" | "utimes" => (libc::AT_FDCWD, a[0], 0),
+            "fchmodat2" | "utimensat" => (call.int(0), a[1], call.int(3)),
+            "fchownat" => (call.int(0), a[1], call.int(4)),
+            _ => (call.int(0), a[1], 0), // fchmodat, futimesat
+        };
+        if path == 0 {
+            return self.with_fd(dirfd, |fd| Change::Attributes {
                 target: Target::Open(fd),
-            }),
-            "lchown" => self.with_place(libc::AT_FDCWD, a[0], named(false)),
-            "chmod" | "chown" | "utime" | "utimes" => self.with_place(libc::AT_FDCWD, a[0], named(true)),
-            "utimensat" | "futimesat" if a[1] == 0 => self.with_fd(call.int(0), |fd| Change::Attributes {
-                target: Target::Open(fd),
-            }),
-            _ => {
-                let flags = match call.name {
-                    "fchmodat2" | "utimensat" => call.int(3),
-                    "fchownat" => call.int(4),
-                    _ => 0,
-                };
-                if flags & libc::AT_EMPTY_PATH != 0 {
-                    return self.with_fd(call.int(0), |fd| Change::Attributes {
-                        target: Target::Open(fd),
-                    });
-                }
-                self.with_place(call.int(0), a[1], named(flags & libc::AT_SYMLINK_NOFOLLOW == 0))
-            }
+            });
         }
+        let Some((start, path)) = self.named((dirfd, path)) else {
+            return Ok(Decision::Run); // the kernel will refuse it
+        };
+        let target = match path.as_os_str().is_empty() && flags & libc::AT_EMPTY_PATH != 0 {
+            true => Target::Open(start.as_fd()),
+            false => Target::Named {
+                place: place(&start, &path),
+                follow: flags & libc::AT_SYMLINK_NOFOLLOW == 0,
+            },
+        };
+        self.record(&Change::Attributes { target })
     }
 
     fn before_remove(&mut self, dirfd: i32, path: u64, directory: bool) -> Result<Decision> {
@@ -551,6 +542,17 @@ fn new_thing(place: PathAt<'_>) -> Change<'_> {
 
 fn place<'a>(start: &'a Start, path: &'a Path) -> PathAt<'a> {
     PathAt::at(start.as_fd(), path)
+}
+
+/// Whether the owner that a call gives a file, if it does, can be one.
+fn can_own(call: &Stopped) -> bool {
+    let first = match call.name {
+        "chown" | "lchown" | "fchown" => 1,
+        "fchownat" => 2,
+        _ => return true,
+    };
+    let [user, group] = [0, 1].map(|next| call.arguments[first + next] as u32);
+    credentials::can_own(user, group)
 }
 
 /// The error a refusal of the recorder is seen as.
