@@ -138,6 +138,34 @@ impl Watch {
             | Watch::Nothing => false,
         }
     }
+
+    /// Whether it leaves the descriptors of its process as they are, and makes no other process that has them too.
+    #[must_use]
+    pub const fn leaves_descriptors(self) -> bool {
+        matches!(
+            self,
+            Watch::Actions
+                | Watch::Advise
+                | Watch::Break
+                | Watch::Change
+                | Watch::Directory
+                | Watch::IntervalTimers
+                | Watch::Ipc
+                | Watch::Kill
+                | Watch::Limits
+                | Watch::Membarrier
+                | Watch::Nothing
+                | Watch::Processors
+                | Watch::Remap
+                | Watch::Seek
+                | Watch::Sync
+                | Watch::Thread
+                | Watch::Timers
+                | Watch::Umask
+                | Watch::Wait
+                | Watch::Write
+        )
+    }
 }
 
 /// The policy for one call.

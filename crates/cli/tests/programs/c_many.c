@@ -5,16 +5,19 @@
 // - locks of the process and of open files; files with many descriptors renamed and removed.
 //
 // Half of the calls are made by another thread. It works in its current directory, which should be empty.
-// Usage: c_many ROUNDS [SEED], or c_many still MANY: opens MANY descriptors, and then one more again and again.
+// Usage: c_many ROUNDS [SEED], or c_many still MANY: opens MANY descriptors, and then one more again and again, or c_many
+// busy MANY: duplicates one, and computes beside two children that have them too.
 #define _GNU_SOURCE
 #include "check.h"
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -223,16 +226,27 @@ static void still(int many) {
     }
 }
 
+static void busy(int many) {
+    pid_t children[2];
+    CHECK(openat(AT_FDCWD, "f", O_RDWR | O_CREAT, 0600) >= 0, "open");
+    for (int i = 0; i < many; i++) CHECK(dup(FIRST) >= 0, "dup");
+    for (int i = 0; i < 2; i++)
+        if (!(children[i] = fork())) for (;;) continue;
+    while (clock() < CLOCKS_PER_SEC) continue;
+    for (int i = 0; i < 2; i++) CHECK(!kill(children[i], SIGKILL) && waitpid(children[i], NULL, 0) > 0, "the end of a child");
+}
+
 int main(int argc, char **argv) {
     struct rlimit limit;
     CHECK(argc > 1 && !getrlimit(RLIMIT_NOFILE, &limit), "usage: c_many ROUNDS [SEED]");
-    rlim_t room = (argc > 2 && !strcmp(argv[1], "still") ? strtoull(argv[2], NULL, 10) : NUMBERS) + 100;
+    int is_still = !strcmp(argv[1], "still"), is_busy = !strcmp(argv[1], "busy");
+    rlim_t room = (argc > 2 && (is_still || is_busy) ? strtoull(argv[2], NULL, 10) : NUMBERS) + 100;
     limit.rlim_cur = room < limit.rlim_max ? room : limit.rlim_max;
     CHECK(!setrlimit(RLIMIT_NOFILE, &limit), "setrlimit");
-    if (!strcmp(argv[1], "still")) {
-        CHECK(argc == 3, "usage: c_many still MANY");
-        still(atoi(argv[2]));
-        puts("still done");
+    if (is_still || is_busy) {
+        CHECK(argc == 3, "usage: c_many still|busy MANY");
+        (is_still ? still : busy)(atoi(argv[2]));
+        puts("done");
         return 0;
     }
     random_state = argc > 2 ? strtoull(argv[2], NULL, 10) : 11;

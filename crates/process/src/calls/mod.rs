@@ -245,6 +245,7 @@ impl Program {
             (Policy::Refused(_), Caller::Descendant { .. }) if is_plain_filter(&stopped) => Decision::Run,
             (Policy::RefusedToFirst(_), Caller::Descendant { pid, .. }) => {
                 self.is_unfit_for(pid, &stopped);
+                self.members.may_touch(pid);
                 Decision::Run
             }
             (Policy::Refused(refusal) | Policy::RefusedToFirst(refusal), _) => refuse(refusal),
@@ -296,7 +297,12 @@ impl Program {
                     return self.before_descendant_maps(call, shares_memory);
                 }
             },
-            Watch::Clone => return self.before_clone(call),
+            Watch::Clone => {
+                if call.by == Caller::First {
+                    self.descriptors.copy_all();
+                }
+                return self.before_clone(call);
+            }
             Watch::Exec => return Ok(self.before_exec(call)),
             Watch::Control => match call.by {
                 Caller::First => return Ok(self.before_control(call)),

@@ -59,7 +59,7 @@ impl OpenFiles {
         self.files.insert(fd, file);
     }
 
-    /// Adds the lowest descriptor of an open file that only sleepers have, so that no other will be found to be one.
+    /// Adds the lowest descriptor of an open file that only untouched processes have, so that no other will be found to be one.
     pub(super) fn keep(&mut self, fd: i32, file: Ident) {
         self.files.insert(fd, file);
     }

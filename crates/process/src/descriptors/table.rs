@@ -59,6 +59,10 @@ pub struct Descriptors {
     may_be_apart: bool,
     /// Descriptors may come in messages of descendants or of other programs.
     may_be_sent: bool,
+    /// There were descendants since the last look, which share open files with the program.
+    was_shared: bool,
+    /// The program may have made a process since, which has its descriptors too.
+    was_copied: bool,
     touched: Touched,
     looked_at: u64,
 }
@@ -81,6 +85,8 @@ impl Default for Descriptors {
             first_ended: false,
             may_be_apart: false,
             may_be_sent: false,
+            was_shared: false,
+            was_copied: false,
             touched: Touched::all(),
             looked_at: 0,
         }
@@ -143,16 +149,17 @@ impl Descriptors {
     }
 
     /// Ours are closed: another process may close its last one of a file, without a call as it ends, and a lock of that
-    /// file with it. Everything is looked at again then.
+    /// file with it. What is shared is looked at again then.
     pub fn let_go(&mut self) {
         self.ours.clear();
-        self.touched.all = true;
+        self.was_shared = true;
     }
 
     /// The program has ended: the first table is empty.
     pub fn end_first(&mut self) {
         self.first_ended = true;
         self.let_go();
+        self.touched.all = true;
     }
 
     /// The threads that do not share the first table, and the table of each.
@@ -180,6 +187,16 @@ impl Descriptors {
     /// A call is about to change any of them.
     pub fn touch_all(&mut self) {
         self.touched.all = true;
+    }
+
+    /// The program is about to make a process, perhaps.
+    pub fn copy_all(&mut self) {
+        self.was_copied = true;
+    }
+
+    /// Descendants may have changed what they share.
+    pub fn touch_shared(&mut self) {
+        self.was_shared = true;
     }
 
     /// A call is about to change what all descriptors of a file have.
@@ -214,7 +231,7 @@ impl Descriptors {
     /// A call is about to change what all descriptors of the open file of `fd` have.
     pub fn touch_open_file_of(&mut self, process: &Process, fd: i32) {
         match self.list.get(&fd) {
-            Some(known) if !self.touched.has(fd) => {
+            Some(known) if !self.may_differ(fd) => {
                 self.touched.add(known.shares);
                 for other in self.open_files.others(known.shares) {
                     self.touched.add(other);
@@ -263,7 +280,12 @@ impl Descriptors {
     /// for it.
     #[must_use]
     pub fn known(&self, fd: i32) -> Option<&Descriptor> {
-        self.list.get(&fd).filter(|_| !self.touched.has(fd))
+        self.list.get(&fd).filter(|_| !self.may_differ(fd))
+    }
+
+    /// Whether a descriptor may be another than it was at the last stop.
+    fn may_differ(&self, fd: i32) -> bool {
+        self.was_shared || self.touched.has(fd)
     }
 
     /// The file with content of such a descriptor.
@@ -285,7 +307,7 @@ impl Descriptors {
         }
         let is_it = |fd: i32| is_file(process.thread(), fd, file);
         let mut known = self.open_files.descriptors(file);
-        known.any(|fd| !self.touched.has(fd))
+        known.any(|fd| !self.may_differ(fd))
             || self
                 .touched_now(process)
                 .is_ok_and(|numbers| numbers.into_iter().any(is_it))
@@ -295,16 +317,17 @@ impl Descriptors {
     fn touched_now(&self, process: &Process) -> Result<Vec<i32>> {
         // Each number costs about as much as one of a listing of all. A program that opened and closed a thousand files
         // has a thousand numbers foretold, and few open.
-        if !self.touched.all && self.touched.count() <= self.list.len() + FEW {
+        if !self.touched.all && !self.was_shared && self.touched.count() <= self.list.len() + FEW {
             return Ok(self.touched.numbers().collect());
         }
         let mut numbers = numbers(process.thread())?;
-        numbers.retain(|fd| self.touched.has(*fd));
+        numbers.retain(|fd| self.may_differ(*fd));
         Ok(numbers)
     }
 
-    /// Looks at what calls touched, while the `threads` stand still; those of the processes `asleep` have stood still
-    /// since the last look. Whether anything is not as it was.
+    /// Looks at what calls touched, while the `threads` stand still. Of the processes, those `asleep` have stood still
+    /// since the last look, and those `untouched`, of which these are some, made no call that touched a descriptor. Whether
+    /// anything is not as it was.
     ///
     /// # Errors
     /// Names a descriptor that cannot be captured. All are looked at again then.
@@ -312,30 +335,38 @@ impl Descriptors {
         &mut self,
         process: &Process,
         threads: &[(i32, Tid)],
-        asleep: &BTreeSet<i32>,
+        (asleep, mut untouched): (&BTreeSet<i32>, BTreeSet<i32>),
         files: &mut Files<'_>,
     ) -> Result<bool> {
         let with_others = threads.iter().any(|(pid, _)| *pid != process.pid());
         let several = self.may_be_apart || with_others || !self.tables.members().is_empty();
         // Of several tables no number tells it.
         let strangers = self.may_be_sent && (several || self.has_strangers(process));
-        if !self.touched.is_any() && !strangers {
+        if !self.touched.is_any() && !self.was_shared && !strangers {
             return Ok(false);
         }
         let touched = &self.touched;
+        let all = touched.all || self.was_shared || strangers;
         self.calm_polls
             .get_mut()
-            .retain(|poll, calm| !strangers && !calm.numbers(*poll).any(|fd| touched.has(fd)));
+            .retain(|poll, calm| !all && !calm.numbers(*poll).any(|fd| touched.has(fd)));
+        if !touched.is_any() && !self.was_copied {
+            untouched.insert(process.pid());
+        }
+        if self.may_be_sent {
+            untouched.clone_from(asleep); // receiving one is no call that is seen
+        }
         let parted = several && self.find_tables(process, threads, asleep)?;
-        let mut updated = match self.touched.all || strangers {
-            true => self.list_all(process, asleep, files),
+        let mut updated = match all {
+            true => self.list_all(process, &untouched, files),
             false => self.look_at_touched(process, files),
         };
         if self.may_be_sent && !several && updated.is_ok() && self.has_strangers(process) {
-            updated = self.list_all(process, asleep, files).map(|_| true);
+            updated = self.list_all(process, &untouched, files).map(|_| true);
         }
         match updated {
             Ok(_) => {
+                (self.was_shared, self.was_copied) = (false, false);
                 self.touched.clear(&self.list);
                 self.keep_pairs();
             }
@@ -374,7 +405,13 @@ impl Descriptors {
         Ok(changed)
     }
 
-    fn list_all(&mut self, process: &Process, asleep: &BTreeSet<i32>, files: &mut Files<'_>) -> Result<bool> {
+    /// Looks at all, but what only `untouched` processes have and nothing else can change.
+    fn list_all(
+        &mut self,
+        process: &Process,
+        untouched: &BTreeSet<i32>,
+        files: &mut Files<'_>,
+    ) -> Result<bool> {
         let before = std::mem::take(&mut self.list);
         self.ours.clear();
         let open_before = std::mem::take(&mut self.open_files);
@@ -382,7 +419,7 @@ impl Descriptors {
         let mut all = Vec::new();
         for (table, owner) in self.tables.all(process).enumerate() {
             let place = (owner.pid(), owner.thread());
-            if let Some(then) = listed.get(&place).filter(|_| asleep.contains(&owner.pid())) {
+            if let Some(then) = listed.get(&place).filter(|_| untouched.contains(&owner.pid())) {
                 let first = number(*then, 0);
                 let known = before.range(first..=first + (number(1, 0) - 1));
                 all.extend(known.map(|(fd, descriptor)| (number(table, split(*fd).1), Some(descriptor))));
@@ -399,12 +436,12 @@ impl Descriptors {
             }
             all.extend(in_it.into_iter().map(|fd| (number(table, fd), None)));
         }
-        let in_sleepers: HashSet<usize> = (listed.iter())
-            .filter(|((pid, _), _)| asleep.contains(pid))
+        let in_untouched: HashSet<usize> = (listed.iter())
+            .filter(|((pid, _), _)| untouched.contains(pid))
             .map(|(_, table)| *table)
             .collect();
-        let changing = changing(&before, &in_sleepers);
-        // Of each open file that sleepers had then, one descriptor that was looked at now, or needs no look.
+        let changing = changing(&before, &in_untouched);
+        // Of each open file that these had then, one descriptor that was looked at now, or needs no look.
         let mut looked_at: HashMap<i32, i32> = HashMap::new();
         for (number, known) in all {
             let file = known.and_then(|known| open_before.file(known.fd));
@@ -438,11 +475,11 @@ impl Descriptors {
         Ok(before != self.list)
     }
 
-    /// Takes in a sleeper's descriptor, of the same open file as `other`, which was looked at now. Others may have
-    /// changed what belongs to the open file, but nothing of the descriptor's own.
+    /// Takes in a descriptor of an untouched process, of the same open file as `other`, which was looked at now. Others may
+    /// have changed what belongs to the open file, but nothing of the descriptor's own.
     fn look_through(&mut self, other: i32, number: i32, known: &Descriptor, file: Ident) {
         let Some(now) = self.list.get(&other) else {
-            return; // closed: no sleeper's is
+            return; // closed: no such one is
         };
         let kind = match (&known.kind, &now.kind) {
             // By its own number.
@@ -605,9 +642,9 @@ impl Descriptors {
     }
 }
 
-/// The open files of which something may have changed: all but those that only sleepers have, and that nothing else is
-/// known of than what their own calls change. `in_sleepers` are the tables of those that slept since `before`.
-fn changing(before: &List, in_sleepers: &HashSet<usize>) -> HashSet<i32> {
+/// The open files of which something may have changed: all but those that only untouched processes have, and that nothing
+/// else is known of than what their own calls change. `in_untouched` are the tables of those since `before`.
+fn changing(before: &List, in_untouched: &HashSet<usize>) -> HashSet<i32> {
     let is_plain = |kind: &DescriptorKind| {
         matches!(
             kind,
@@ -620,7 +657,7 @@ fn changing(before: &List, in_sleepers: &HashSet<usize>) -> HashSet<i32> {
     };
     let changing = before
         .values()
-        .filter(|descriptor| !is_plain(&descriptor.kind) || !in_sleepers.contains(&split(descriptor.fd).0));
+        .filter(|descriptor| !is_plain(&descriptor.kind) || !in_untouched.contains(&split(descriptor.fd).0));
     changing.map(|descriptor| descriptor.shares).collect()
 }
 

@@ -206,8 +206,10 @@ impl Program {
         let own = self.threads.iter().map(|thread| (self.process.pid(), thread.tid));
         let others = self.descendants.threads().map(|(pid, tid, _)| (pid, tid));
         let threads: Vec<(i32, Tid)> = own.chain(others).collect();
+        let (asleep, untouched) = (&self.members.sleepers.pids, self.members.untouched());
         self.fixed_changed |=
-            (self.descriptors).update(&self.process, &threads, &self.members.sleepers.pids, &mut files)?;
+            (self.descriptors).update(&self.process, &threads, (asleep, untouched), &mut files)?;
+        self.members.were_listed();
         Ok(())
     }
 

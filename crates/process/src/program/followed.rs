@@ -26,6 +26,8 @@ pub(super) struct Followed {
     pub(super) maker: Option<i32>,
     pub(super) kernel: Kernel,
     pub(super) stale: Dirty,
+    /// It made a call that may have touched its descriptors.
+    pub(super) touches: bool,
     pub(super) timers_set: bool,
     pub(super) steady: BTreeMap<Tid, ThreadState>,
     pub(super) writer: context::Writer,

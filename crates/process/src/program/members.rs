@@ -107,6 +107,7 @@ impl Members {
         let Some(followed) = self.list.get_mut(&pid) else {
             return;
         };
+        followed.touches |= !watch.leaves_descriptors();
         match watch {
             Watch::Actions => followed.stale.actions = true,
             Watch::Break => followed.stale.brk = true,
@@ -120,6 +121,31 @@ impl Members {
                 followed.steady.remove(&tid);
             }
             _ => {}
+        }
+    }
+
+    /// One is about to make a call that gives it a descriptor, perhaps.
+    pub(crate) fn may_touch(&mut self, pid: i32) {
+        if let Some(followed) = self.list.get_mut(&pid) {
+            followed.touches = true;
+        }
+    }
+
+    /// Those that sleep, or made no call that touches a descriptor since [`Self::were_listed`].
+    pub(super) fn untouched(&self) -> BTreeSet<i32> {
+        let is_untouched =
+            |pid: &i32, followed: &Followed| !followed.touches || self.sleepers.pids.contains(pid);
+        let untouched = self
+            .list
+            .iter()
+            .filter(|(pid, followed)| is_untouched(pid, followed));
+        untouched.map(|(pid, _)| *pid).collect()
+    }
+
+    /// The descriptors of all were looked at. A call in which one sleeps ends without another stop, and may give it one.
+    pub(super) fn were_listed(&mut self) {
+        for (pid, followed) in &mut self.list {
+            followed.touches = self.sleepers.pids.contains(pid);
         }
     }
 
@@ -234,6 +260,7 @@ impl Members {
                 settings: self.has_settings,
                 ..Dirty::ALL
             },
+            touches: true,
             timers_set: true,
             steady: BTreeMap::new(),
             writer: context::Writer::default(),

@@ -297,7 +297,7 @@ impl Program {
         }
         self.stale.brk |= came; // until they execute a program, they may share the memory
         self.stale.directory = true;
-        self.descriptors.touch_all();
+        self.descriptors.touch_shared();
         self.fixed_changed = true;
     }
 
