@@ -16,14 +16,16 @@ use crate::error::{Error, Result};
 use crate::shim::{self, Shim};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, access};
+use rustix::io::{read, retry_on_intr, write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
-use std::io::Read;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 use twinpage_os::messages;
@@ -42,10 +44,10 @@ fn choose_pid() -> i32 {
     (FIRST + std::process::id() % DIFFERENT) as i32
 }
 
-/// Whether the other end of a pipe is open anywhere: poll(2), `POLLERR`.
-fn has_reader(end: &impl AsFd) -> bool {
+/// Whether the other end of a pair of sockets is open anywhere: poll(2), `POLLHUP`.
+fn has_peer(end: &impl AsFd) -> bool {
     let mut polled = [PollFd::new(end, PollFlags::empty())];
-    !poll(&mut polled, Some(&Timespec::default())).is_ok_and(|_| polled[0].revents().contains(PollFlags::ERR))
+    !poll(&mut polled, Some(&Timespec::default())).is_ok_and(|_| polled[0].revents().contains(PollFlags::HUP))
 }
 
 /// Runs `inside` as the first process of new namespaces, and returns what it returned. Must be called while
@@ -58,7 +60,7 @@ pub fn contained<T: Serialize + DeserializeOwned>(
     inside: impl FnOnce() -> Result<T>,
 ) -> Result<T, String> {
     let told = |error: std::io::Error| format!("cannot start: {error}");
-    let (mut answer, answer_end) = std::io::pipe().map_err(told)?;
+    let (mut answer, answer_end) = UnixStream::pair().map_err(told)?;
     let stat = std::fs::File::open("/proc/self/stat").ok();
     namespaces::enter(place).map_err(|error| error.to_string())?;
     let inner = spawn::fork().map_err(told)?;
@@ -66,7 +68,7 @@ pub fn contained<T: Serialize + DeserializeOwned>(
         drop(answer);
         OUTER.store(answer_end.as_raw_fd(), Ordering::Relaxed);
         signals::die_with_parent();
-        if !has_reader(&answer_end) {
+        if !has_peer(&answer_end) {
             spawn::exit_now(1); // the parent died before that
         }
         spawn::leave_session();
@@ -95,11 +97,12 @@ pub fn contained<T: Serialize + DeserializeOwned>(
         .map_err(|error| format!("cannot read the result: {error}"))?
 }
 
-/// The inner process's end of the pipe to the outer one; -1 where there is none.
+/// The inner process's end of the sockets between it and the outer one; -1 where there are none.
 static OUTER: AtomicI32 = AtomicI32::new(-1);
 /// What the inner process writes there when the program was stopped; what it returned begins with a brace.
 const JOB_STOPS: u8 = b'Z';
-/// The same when it takes signals.
+/// The same when it takes signals. The outer process answers with it when it passes them on: before that the program
+/// does not begin.
 const TAKES_SIGNALS: u8 = b'S';
 
 /// The program was stopped: the outer process stops with its job, and passes SIGCONT on when it is continued.
@@ -107,16 +110,17 @@ pub(crate) fn tell_job_stops() {
     tell_outer(JOB_STOPS);
 }
 
-fn tell_outer(what: u8) {
-    if let Ok(outer) = spawn::borrow(OUTER.load(Ordering::Relaxed)) {
-        let _ = rustix::io::write(outer, &[what]); // an outer process that is gone takes this one along
-    }
+/// Returns the outer process, if there is one; an outer process that is gone takes this one along.
+fn tell_outer(what: u8) -> Option<BorrowedFd<'static>> {
+    let outer = spawn::borrow(OUTER.load(Ordering::Relaxed)).ok()?;
+    let _ = write(outer, &[what]);
+    Some(outer)
 }
 
 /// Until the inner process is gone. Stops with the program meanwhile. Signals are passed on once the inner process takes
 /// them: the first process of a namespace never sees those that it has no handler for, and until then they end this one,
 /// which takes it along.
-fn read_answer(answer: &mut impl Read, inner: i32) -> std::io::Result<Vec<u8>> {
+fn read_answer(answer: &mut UnixStream, inner: i32) -> std::io::Result<Vec<u8>> {
     let (mut text, mut chunk) = (Vec::new(), [0; 4096]);
     loop {
         match answer.read(&mut chunk) {
@@ -126,6 +130,7 @@ fn read_answer(answer: &mut impl Read, inner: i32) -> std::io::Result<Vec<u8>> {
                 let news = chunk[..read].iter().take_while(is_news).count();
                 if chunk[..news].contains(&TAKES_SIGNALS) {
                     user_signals::forward_signals(inner)?;
+                    let _ = answer.write(&[TAKES_SIGNALS]); // that of an inner process that is gone ends here next
                 }
                 if chunk[..news].contains(&JOB_STOPS) {
                     user_signals::stop_job(inner);
@@ -385,7 +390,9 @@ pub(crate) fn seize(pid: i32) -> Result<()> {
         ))
     })?;
     user_signals::forward_signals(pid).map_err(|source| Error::target("cannot pass signals on", source))?;
-    tell_outer(TAKES_SIGNALS);
+    if let Some(outer) = tell_outer(TAKES_SIGNALS) {
+        let _ = retry_on_intr(|| read(outer, &mut [0]));
+    }
     Ok(())
 }
 

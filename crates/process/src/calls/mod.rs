@@ -299,7 +299,7 @@ impl Program {
             },
             Watch::Clone => {
                 if call.by == Caller::First {
-                    self.descriptors.copy_all();
+                    self.descriptors.expect_copy();
                 }
                 return self.before_clone(call);
             }

@@ -146,38 +146,47 @@ fn time(ns: u64) -> Timespec {
     }
 }
 
-/// What a timer had left at the stop, by what it has left now. The kernel counts the expirations of a periodic timer,
-/// and sets it again, only when it is asked for the time. One that rings after that and before the look has nothing
-/// left, as one that is not set: both are asked again, and that one alone does not count on. For a timer that rings more
-/// often than it can be asked, a whole interval is left.
+/// What a timer had left at the stop, by what it has left now. A timer whose time came has nothing left until its
+/// interrupt is served, as one that is not set: only a second look tells them apart. The kernel counts the expirations
+/// of a periodic timer, and sets it again, when it is asked for the time: one that is set counts on. For a timer that
+/// rings more often than it can be asked, a whole interval is left.
 pub(super) fn look(process: &Process, fd: i32, stopped: Clocks) -> Result<Held> {
-    const LOOKS: usize = 3;
-    /// A look that took longer tells too little of when it was.
+    /// A look that took longer tells too little of when it was. So does one in which the timer may have rung: the kernel
+    /// does not read the count at the instant at which it reads the time.
     const SHORT_NS: u64 = 200_000;
+    /// No interrupt of a timer is served later: the kernel puts those off of timers that ring too often.
+    const LATE_NS: u64 = 5_000_000;
     let pid = process.thread();
     let ask = |source| Error::target("cannot look at a timer", source);
     let ours = process.duplicate_fd(fd).map_err(ask)?;
-    let mut counted = Vec::new();
+    let mut looks = 0;
+    // The last count of expirations, and when nothing was left at it first.
+    let mut nothing_left: Option<(u64, u64)> = None;
     loop {
         let from_ns = Clocks::now().monotonic_ns;
-        timerfd_gettime(&ours).map_err(|error| ask(error.into()))?;
+        let first = timerfd_gettime(&ours).map_err(|error| ask(error.into()))?;
         let info = fdinfo(pid, fd)?;
-        let took_ns = Clocks::now().monotonic_ns - from_ns;
+        let now_ns = Clocks::now().monotonic_ns;
         let Some(told) = told(&info) else {
             return Err(not_understood(pid, fd, &info));
         };
-        let Countdown { left_ns, ticks, .. } = told;
-        counted.push(ticks);
-        let stands = counted.len() >= LOOKS && counted[counted.len() - LOOKS..] == [ticks; LOOKS];
-        let is_told = left_ns > 0 || told.every_ns == 0 || stands;
-        if is_told && (left_ns == 0 || took_ns <= SHORT_NS) || counted.len() >= MOST {
-            let left_ns = match left_ns {
-                0 if is_told => 0,
-                0 => told.every_ns,
-                left_ns => left_ns + from_ns.saturating_sub(stopped.monotonic_ns),
-            };
-            return Ok(Countdown { left_ns, ..told }.held());
-        }
+        let since_ns = match nothing_left {
+            Some((ticks, since_ns)) if ticks == told.ticks && told.left_ns == 0 => since_ns,
+            _ => {
+                looks += 1;
+                now_ns
+            }
+        };
+        nothing_left = (told.left_ns == 0).then_some((told.ticks, since_ns));
+        let is_served = told.ticks > 0 || first.it_value == time(0);
+        let left_ns = match told.left_ns {
+            0 if told.every_ns == 0 && is_served || from_ns.saturating_sub(since_ns) >= LATE_NS => 0,
+            0 if looks >= MOST => told.every_ns,
+            0 => continue,
+            left_ns if now_ns - from_ns > SHORT_NS.min(left_ns) && looks < MOST => continue,
+            left_ns => left_ns + from_ns.saturating_sub(stopped.monotonic_ns),
+        };
+        return Ok(Countdown { left_ns, ..told }.held());
     }
 }
 
@@ -249,6 +258,43 @@ mod tests {
                 .unwrap();
             let again = Countdown::of(&look(&process, again.as_raw_fd(), Clocks::now()).unwrap()).unwrap();
             assert!(again.ticks >= before && again.every_ns == every, "{again:?}");
+        }
+    }
+
+    /// Nor is one that rings once: it has something left, or it rang.
+    #[test]
+    fn a_timer_that_rings_once_rings() {
+        let process = this();
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).unwrap();
+        for pause_ns in 0..20_000 {
+            let setting = Itimerspec {
+                it_interval: time(0),
+                it_value: time(1 + pause_ns),
+            };
+            timerfd_settime(&timer, TimerfdTimerFlags::empty(), &setting).unwrap();
+            let countdown =
+                Countdown::of(&look(&process, timer.as_raw_fd(), Clocks::now()).unwrap()).unwrap();
+            assert!(
+                (countdown.left_ns > 0) != (countdown.ticks == 1),
+                "{pause_ns}: {countdown:?}"
+            );
+        }
+    }
+
+    /// One that is not set stays so, though it has an interval.
+    #[test]
+    fn a_timer_that_is_not_set_is_told_from_one_that_rings_now() {
+        let process = this();
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).unwrap();
+        for every in [0, 1, SECOND_NS] {
+            let setting = Itimerspec {
+                it_interval: time(every),
+                it_value: time(0),
+            };
+            timerfd_settime(&timer, TimerfdTimerFlags::empty(), &setting).unwrap();
+            let countdown =
+                Countdown::of(&look(&process, timer.as_raw_fd(), Clocks::now()).unwrap()).unwrap();
+            assert_eq!((countdown.left_ns, countdown.ticks), (0, 0), "{countdown:?}");
         }
     }
 

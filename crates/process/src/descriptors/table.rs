@@ -190,7 +190,7 @@ impl Descriptors {
     }
 
     /// The program is about to make a process, perhaps.
-    pub fn copy_all(&mut self) {
+    pub fn expect_copy(&mut self) {
         self.was_copied = true;
     }
 
