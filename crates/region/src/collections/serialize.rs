@@ -4,14 +4,17 @@
 //! shall live: a value gets the brand of that heap and no other, so `serde`'s `Deserialize`, which has no place for a
 //! brand, is not theirs; [`DeserializeIn`] is. `#[derive(Persist)]` derives it for `#[persist(deserialize)]`.
 
-use super::{BTreeMap, BTreeSet, Box, HashMap, HashSet, String, Vec, VecDeque};
+use super::{BTreeMap, BTreeSet, BinaryHeap, Box, HashMap, HashSet, String, Vec, VecDeque};
 use crate::heap::Heap;
 use crate::persist::{Of, Persist};
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor,
+};
 use serde::ser::{Serialize, Serializer};
 use std::fmt;
 use std::hash::Hash;
 use std::marker::PhantomData;
+use std::num::{Saturating, Wrapping};
 
 /// For what the derive writes.
 #[doc(hidden)]
@@ -141,6 +144,32 @@ plain!(
     std::num::NonZeroU128,
     std::num::NonZeroUsize
 );
+plain!(
+    std::num::NonZeroI8,
+    std::num::NonZeroI16,
+    std::num::NonZeroI32,
+    std::num::NonZeroI64,
+    std::num::NonZeroI128,
+    std::num::NonZeroIsize
+);
+
+impl<'de, T: ?Sized + 'static> DeserializeIn<'de> for PhantomData<T> {
+    fn deserialize_in<'r, D: Deserializer<'de>>(from: D, _: Heap<'r>) -> Result<Self, D::Error> {
+        Deserialize::deserialize(from)
+    }
+}
+
+macro_rules! around {
+    ($($type:ident),*) => {$(
+        impl<'de, T: DeserializeIn<'de>> DeserializeIn<'de> for $type<T> {
+            fn deserialize_in<'r, D: Deserializer<'de>>(from: D, heap: Heap<'r>) -> Result<Of<'r, Self>, D::Error> {
+                T::deserialize_in(from, heap).map($type)
+            }
+        }
+    )*};
+}
+
+around!(Wrapping, Saturating);
 
 /// What a value is made of: by what, and on which heap.
 struct Made<'r, T>(Heap<'r>, PhantomData<T>);
@@ -231,6 +260,12 @@ tuple!(3: A 0, B 1, C 2);
 tuple!(4: A 0, B 1, C 2, D 3);
 tuple!(5: A 0, B 1, C 2, D 3, E 4);
 tuple!(6: A 0, B 1, C 2, D 3, E 4, F 5);
+tuple!(7: A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+tuple!(8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+tuple!(9: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
+tuple!(10: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
+tuple!(11: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
+tuple!(12: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
 
 /// A field's number by its name, or none for a name that is not one of these.
 #[doc(hidden)]
@@ -323,6 +358,7 @@ sequences! {
     VecDeque [] push_back;
     HashSet [Hash Eq] insert;
     BTreeSet [Ord] insert;
+    BinaryHeap [Ord] push;
 }
 
 macro_rules! maps {
@@ -385,6 +421,11 @@ impl<'r> Visitor<'_> for Made<'r, String<'static>> {
     fn visit_str<E: Error>(self, text: &str) -> Result<String<'r>, E> {
         Ok(String::from_in(text, self.0))
     }
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<String<'r>, E> {
+        let text =
+            std::str::from_utf8(bytes).map_err(|_| E::invalid_value(Unexpected::Bytes(bytes), &self))?;
+        self.visit_str(text)
+    }
 }
 
 impl<T: Serialize> Serialize for Box<'_, T> {
@@ -396,5 +437,29 @@ impl<T: Serialize> Serialize for Box<'_, T> {
 impl<'de, T: DeserializeIn<'de>> DeserializeIn<'de> for Box<'static, T> {
     fn deserialize_in<'r, D: Deserializer<'de>>(from: D, heap: Heap<'r>) -> Result<Of<'r, Self>, D::Error> {
         Ok(Box::new_in(T::deserialize_in(from, heap)?, heap))
+    }
+}
+
+impl<T: Serialize> Serialize for Box<'_, [T]> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self)
+    }
+}
+
+impl<'de, T: DeserializeIn<'de>> DeserializeIn<'de> for Box<'static, [T]> {
+    fn deserialize_in<'r, D: Deserializer<'de>>(from: D, heap: Heap<'r>) -> Result<Of<'r, Self>, D::Error> {
+        Vec::<T>::deserialize_in(from, heap).map(Vec::into_boxed_slice)
+    }
+}
+
+impl Serialize for Box<'_, str> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self)
+    }
+}
+
+impl<'de> DeserializeIn<'de> for Box<'static, str> {
+    fn deserialize_in<'r, D: Deserializer<'de>>(from: D, heap: Heap<'r>) -> Result<Box<'r, str>, D::Error> {
+        String::deserialize_in(from, heap).map(String::into_boxed_str)
     }
 }

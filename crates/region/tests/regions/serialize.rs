@@ -1,8 +1,11 @@
 //! Serialized as `std`'s collections, and back through a seed with a heap.
 
 use serde::de::DeserializeSeed;
+use serde::de::value::{BytesDeserializer, Error};
 use serde::{Deserialize, Serialize};
-use twinpage::collections::{BTreeMap, BTreeSet, Box, HashMap, HashSet, String, Vec, VecDeque};
+use std::marker::PhantomData;
+use std::num::{NonZeroI8, Saturating, Wrapping};
+use twinpage::collections::{BTreeMap, BTreeSet, BinaryHeap, Box, HashMap, HashSet, String, Vec, VecDeque};
 use twinpage::window::Window;
 use twinpage::{Heap, Persist};
 
@@ -70,6 +73,48 @@ fn as_std_there_and_back() {
         assert!(told(r#"{"names":[]}"#).contains("missing field `ages`"));
         assert!(told(r#"{"names":[],"names":[]}"#).contains("duplicate field `names`"));
         assert!(told(&TEXT.replace("[1,2]}", "[1]}")).contains("an array of 2"));
+    }
+    assert_eq!(heap.stats().used_blocks, 0);
+}
+
+/// The rest of what a region holds and `serde` knows.
+#[derive(Persist, Serialize)]
+#[persist(deserialize)]
+struct Rest<'r> {
+    queue: BinaryHeap<'r, u8>,
+    slice: Box<'r, [String<'r>]>,
+    text: Box<'r, str>,
+    long: (u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, String<'r>),
+    number: NonZeroI8,
+    around: (Wrapping<u8>, Saturating<Option<Box<'r, u8>>>),
+    nothing: PhantomData<u8>,
+}
+
+#[test]
+fn whatever_serde_knows_goes_there_and_back() {
+    const TEXT: &str = r#"{"queue":[3],"slice":["a","b"],"text":"ß","long":[1,2,3,4,5,6,7,8,9,10,11,"z"],
+        "number":-1,"around":[4,5],"nothing":null}"#;
+    let window = Window::volatile().unwrap();
+    // SAFETY: nothing of a region or of another heap is in sight.
+    let heap = unsafe { Heap::create(&window, 1) }.unwrap();
+    let read = |text: &str| {
+        heap.seed::<Rest>()
+            .deserialize(&mut serde_json::Deserializer::from_str(text))
+    };
+    {
+        let same = serde_json::to_value(read(TEXT).unwrap()).unwrap();
+        assert_eq!(same, serde_json::from_str::<serde_json::Value>(TEXT).unwrap());
+        assert_eq!(
+            read(&TEXT.replace("[3]", "[1,3,2]")).unwrap().queue.pop(),
+            Some(3)
+        );
+        assert!(read(&TEXT.replace("-1", "0")).is_err());
+        let bytes = |bytes| {
+            heap.seed::<String>()
+                .deserialize(BytesDeserializer::<Error>::new(bytes))
+        };
+        assert_eq!(bytes("ß".as_bytes()).unwrap(), "ß");
+        assert!(bytes(b"\xff").is_err());
     }
     assert_eq!(heap.stats().used_blocks, 0);
 }
