@@ -18,17 +18,15 @@ mod versions;
 mod worker;
 mod workloads;
 
-use clap::Parser;
 use command::{Arguments, Command};
 use std::process::ExitCode;
 use std::time::Instant;
-
-/// The exit code when something could not be measured, as the `twinpage` command has it.
-const FAILED: u8 = 125;
+use twinpage_commands::FAILED;
+use twinpage_commands::output::parse;
 
 fn main() -> ExitCode {
     let begun = Instant::now();
-    let done = match Arguments::parse().command {
+    let done = match parse::<Arguments>().command {
         Command::Region(arguments) => region::bench(&arguments),
         Command::Sections(arguments) => region::bench_sections(&arguments),
         Command::Versions(arguments) => versions::bench(&arguments),

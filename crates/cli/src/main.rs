@@ -18,13 +18,13 @@ mod states;
 mod values;
 
 use args::{Arguments, Command};
-use clap::Parser;
 use std::process::ExitCode;
+use twinpage_commands::output::parse;
 use twinpage_commands::{FAILED, lab, show};
 use twinpage_os::messages;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments: Arguments = parse();
     twinpage_os::signals::fail_at_file_limits();
     // A program's end of its output is that program's to feel.
     let forwards = match &arguments.command {

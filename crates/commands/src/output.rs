@@ -2,6 +2,7 @@
 //! where std answers with a panic: std's macros have these in their place.
 
 use crate::FAILED;
+use clap::Parser;
 use serde::Serialize;
 use std::fmt::Arguments;
 use std::io::Write;
@@ -23,10 +24,22 @@ macro_rules! println {
 
 /// Prints, or says why that is not possible and ends the process.
 pub fn print(text: Arguments<'_>) {
-    if let Err(error) = std::io::stdout().write_fmt(text) {
-        messages::tell(&format!("cannot write to standard output: {error}"));
-        std::process::exit(FAILED.into());
-    }
+    std::io::stdout().write_fmt(text).unwrap_or_else(|why| fail(&why));
+}
+
+fn fail(why: &std::io::Error) -> ! {
+    messages::tell(&format!("cannot write to standard output: {why}"));
+    std::process::exit(FAILED.into())
+}
+
+/// What the command was asked for. Help is printed instead, or what is wrong with the request, and the process ends.
+#[must_use]
+pub fn parse<T: Parser>() -> T {
+    T::try_parse().unwrap_or_else(|told| {
+        twinpage_os::signals::end_when_nobody_reads();
+        told.print().unwrap_or_else(|why| fail(&why));
+        std::process::exit(told.exit_code())
+    })
 }
 
 /// The folder for what a command finds is there and takes files: told before it works for hours.

@@ -2,6 +2,8 @@
 
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Read};
 
 /// What is wrong with a configuration, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +38,7 @@ pub fn find<'a>(
     if let Some(&(known, text)) = built_in.iter().find(|(known, _)| *known == name) {
         return Ok((known, text.into()));
     }
-    let text = std::fs::read_to_string(name).map_err(|why| {
+    let text = read(name).map_err(|why| {
         let known: Vec<&str> = built_in.iter().map(|(known, _)| *known).collect();
         ConfigError {
             file: name.into(),
@@ -44,6 +46,17 @@ pub fn find<'a>(
         }
     })?;
     Ok((name, text.into()))
+}
+
+/// The text of a file that is no longer than a configuration can be: a device may never end.
+fn read(file: &str) -> io::Result<String> {
+    const MOST: u64 = 1 << 20;
+    let mut text = String::new();
+    let bytes = File::open(file)?.take(MOST + 1).read_to_string(&mut text)?;
+    match bytes as u64 <= MOST {
+        true => Ok(text),
+        false => Err(io::Error::other("longer than 1 MiB, so it is no configuration")),
+    }
 }
 
 /// Text that is being read, to say where a value that cannot be stands.
@@ -101,5 +114,16 @@ impl SourceText<'_> {
             }
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_never_ends_is_no_configuration() {
+        let told = find("/dev/zero", "machines", &[]).unwrap_err().to_string();
+        assert!(told.starts_with("/dev/zero: longer than 1 MiB"), "{told}");
     }
 }

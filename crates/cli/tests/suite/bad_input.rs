@@ -146,6 +146,9 @@ fn an_output_that_is_full_is_an_error() {
         &["run", "--explain"] as &[&str],
         &["run", "--explain", "--json"],
         &["list", &place],
+        &["--help"],
+        &["run", "--help"],
+        &["--version"],
     ] {
         let full = fs::File::options()
             .write(true)

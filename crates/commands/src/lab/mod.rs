@@ -11,6 +11,7 @@ mod sweep;
 mod verify;
 mod workloads;
 
+use crate::output::parse;
 use clap::{Args, Parser, Subcommand};
 use eval::Study;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -66,7 +67,7 @@ pub fn main() -> ExitCode {
         lab: Lab,
     }
     twinpage_os::signals::end_when_nobody_reads();
-    lab(Alone::parse().lab).unwrap_or_else(|why| {
+    lab(parse::<Alone>().lab).unwrap_or_else(|why| {
         messages::tell(&why);
         ExitCode::from(crate::FAILED)
     })
