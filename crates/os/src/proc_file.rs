@@ -10,6 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -63,9 +64,26 @@ fn read_now(path: &Path) -> Result<Vec<u8>, Errno> {
 /// # Errors
 /// The same.
 pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
-    let bytes = read(path)?;
-    Ok(String::from_utf8(bytes)
-        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    read(path).map(into_text)
+}
+
+/// The text of a file that stays open, as it is now.
+///
+/// # Errors
+/// The same.
+pub fn text_of(file: &File) -> io::Result<String> {
+    let mut bytes = Vec::with_capacity(ROOM);
+    loop {
+        let at = bytes.len() as u64;
+        match rustix::io::pread(file, rustix::buffer::spare_capacity(&mut bytes), at)? {
+            0 => return Ok(into_text(bytes)),
+            _ => bytes.reserve(1),
+        }
+    }
+}
+
+fn into_text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 /// What follows a name and a colon on the first line that begins so, without space around it.

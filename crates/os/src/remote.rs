@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::stat::Stat;
+use crate::proc_file;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -31,8 +31,8 @@ pub struct Process {
     thread: i32,
     memory: File,
     pidfd: OwnedFd,
-    /// proc_pid_stat(5), opened when it is read first.
-    stat: OnceLock<File>,
+    /// proc_pid_status(5), opened when it is read first.
+    status: OnceLock<File>,
 }
 
 /// `PIDFD_THREAD`, pidfd_open(2): a descriptor of one thread, since Linux 6.9.
@@ -71,7 +71,7 @@ impl Process {
             thread,
             memory,
             pidfd,
-            stat: OnceLock::new(),
+            status: OnceLock::new(),
         })
     }
 
@@ -81,20 +81,20 @@ impl Process {
         self.pid
     }
 
-    /// Which of the first 31 signals are ignored or have a handler, a bit each: fields 33 and 34 of proc_pid_stat(5).
+    /// Which signals are ignored or have a handler, a bit each.
     ///
     /// # Errors
     /// `ESRCH` when it is gone.
     pub fn handled_signals(&self) -> io::Result<u64> {
-        let stat = match self.stat.get() {
-            Some(stat) => stat,
+        let status = match self.status.get() {
+            Some(status) => status,
             None => {
-                let opened = File::open(format!("/proc/{}/stat", self.thread))?;
-                self.stat.get_or_init(|| opened)
+                let opened = File::open(format!("/proc/{}/status", self.thread))?;
+                self.status.get_or_init(|| opened)
             }
         };
-        let stat = Stat::of_open(stat)?;
-        let masks = [33, 34].map(|field| stat.field::<u64>(field).unwrap_or(0));
+        let status = proc_file::text_of(status)?;
+        let masks = ["SigIgn", "SigCgt"].map(|name| proc_file::mask(&status, name).unwrap_or(0));
         Ok(masks[0] | masks[1])
     }
 

@@ -19,7 +19,7 @@ use twinpage_os::trace::Tid;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// Signals are numbered from 1 to 64.
-pub const SIGNALS: i64 = 64;
+pub const SIGNALS: usize = 64;
 /// Those that are not real-time signals.
 const STANDARD_SIGNALS: usize = 31;
 
@@ -122,11 +122,6 @@ impl Action {
             slot.copy_from_slice(&word.to_le_bytes());
         }
         bytes
-    }
-
-    /// Whether the delivery of its signal takes the handler away.
-    fn serves_once(&self) -> bool {
-        self.handler > 1 && self.flags & libc::SA_RESETHAND as u32 as u64 != 0
     }
 
     fn from_bytes(bytes: &[u8]) -> Action {
@@ -359,22 +354,27 @@ pub struct Running {
 }
 
 impl Kernel {
-    /// Asks for the actions of standard signals, of which no watched call tells, where one is or was another than the
-    /// default: what a default action has beside, means nothing. For those of real-time signals it asks where `all` are
-    /// wanted, or a delivery takes one away. Whether any changed.
+    /// Asks for the actions of signals, of which no watched call tells, where one is or was another than the default: what
+    /// a default action has beside, means nothing. For those of real-time signals, which few programs have, it asks where
+    /// `all` are wanted or one of these is so. Whether any changed.
     ///
     /// # Errors
     /// When the program is gone.
     pub fn refresh_actions(&mut self, process: &Process, tid: Tid, all: bool) -> Result<bool> {
-        let has_default = |action: &Action| *action == Action::default();
-        let asked = match self.actions.get(STANDARD_SIGNALS..) {
-            Some(real_time) if !all && !real_time.iter().any(Action::serves_once) => STANDARD_SIGNALS,
-            _ => SIGNALS as usize,
+        let Some((standard, real_time)) = self.actions.split_at_checked(STANDARD_SIGNALS) else {
+            self.actions = read_actions(process, tid, SIGNALS)?;
+            return Ok(true);
         };
-        if asked == STANDARD_SIGNALS && self.actions[..asked].iter().all(has_default) {
+        let mut asked = SIGNALS;
+        if !all && real_time.iter().all(|action| action.handler == 0) {
             let handled = process.handled_signals();
-            if handled.map_err(|source| Error::target(ACTIONS_UNREAD, source))? == 0 {
+            let handled = handled.map_err(|source| Error::target(ACTIONS_UNREAD, source))?;
+            let had_default = standard.iter().all(|action| *action == Action::default());
+            if handled == 0 && had_default {
                 return Ok(false);
+            }
+            if handled >> STANDARD_SIGNALS == 0 {
+                asked = STANDARD_SIGNALS;
             }
         }
         let now = read_actions(process, tid, asked)?;

@@ -63,16 +63,10 @@ fn set_actions(process: &Process, context: &Context) -> Result<()> {
     let actions = &context.fixed.kernel.actions;
     let bytes: Vec<u8> = actions.iter().flat_map(|action| action.to_bytes()).collect();
     write(process, ROOM, &bytes)?;
-    let changeable =
-        |signal: &i64| *signal != i64::from(libc::SIGKILL) && *signal != i64::from(libc::SIGSTOP);
-    let mut calls: Vec<Call> = (1..=SIGNALS.min(actions.len() as i64))
+    let changeable = |signal: &u64| *signal != libc::SIGKILL as u64 && *signal != libc::SIGSTOP as u64;
+    let mut calls: Vec<Call> = (1..=SIGNALS.min(actions.len()) as u64)
         .filter(changeable)
-        .map(|signal| {
-            Call::new(
-                libc::SYS_rt_sigaction,
-                &[signal as u64, ROOM + (signal as u64 - 1) * 32, 0, 8],
-            )
-        })
+        .map(|signal| Call::new(libc::SYS_rt_sigaction, &[signal, ROOM + (signal - 1) * 32, 0, 8]))
         .collect();
     run(process, &mut calls, "set the program's signal actions")
 }
