@@ -146,11 +146,17 @@ fn is_ended(state: u8) -> bool {
 }
 
 /// What an end holds now, if its connection is within the tree. Nothing of the program runs. `is_ours` says whether the
-/// tree has a socket, by its inode.
+/// tree has a socket, by its inode. A connection that was not accepted is waited for where that is wanted; else it has no
+/// other end.
 ///
 /// # Errors
 /// [`Error::NotYet`] while something is under way, and when the system refuses a look.
-pub fn held(number: i32, ours: &OwnedFd, is_ours: impl Fn(u64) -> bool) -> Result<Option<End>> {
+pub fn held(
+    number: i32,
+    ours: &OwnedFd,
+    is_ours: impl Fn(u64) -> bool,
+    awaits_accepts: bool,
+) -> Result<Option<End>> {
     let look = |source| failed_look(number, source);
     let info = Info::of(ours).map_err(look)?;
     let waiting = |what: &str| Err(Error::NotYet(format!("descriptor {number}: {what}")));
@@ -167,9 +173,11 @@ pub fn held(number: i32, ours: &OwnedFd, is_ours: impl Fn(u64) -> bool) -> Resul
                     return waiting("bytes of a connection are under way, as where a buffer is full");
                 }
                 Some(Other::Waiting(listener)) if !is_ours(listener) => return Ok(None),
-                Some(Other::Waiting(_)) => return waiting("a connection waits to be accepted"),
+                Some(Other::Waiting(_)) if awaits_accepts => {
+                    return waiting("a connection waits to be accepted");
+                }
                 Some(Other::Closed | Other::Gone) if is_ended(info.state) => 0,
-                Some(Other::Gone) => {
+                Some(Other::Gone | Other::Waiting(_)) => {
                     is_gone = true;
                     0
                 }

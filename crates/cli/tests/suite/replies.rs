@@ -699,3 +699,50 @@ for listener in server, here:
     server.expect_end();
     assert_eq!(server.printed(), "up\nb''\nb''\n");
 }
+
+/// Nor is a connection of the program's own waited for for ever, where the thread that would accept it waits for the
+/// checkpoint. After a resume it is reset.
+#[test]
+fn a_program_that_asks_its_own_server_before_a_sync_goes_on() {
+    const PROGRAM: &str = r#"
+import os, socket, sys
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+here = socket.socket(socket.AF_UNIX)
+here.bind("here")
+here.listen()
+probes = socket.create_connection(server.getsockname()), socket.socket(socket.AF_UNIX)
+probes[1].connect("here")
+for probe in probes: probe.sendall(b"asked")
+os.sync()
+open("synced", "w")
+try:
+    for listener, probe in zip((server, here), probes):
+        listener.settimeout(0.2)
+        client = listener.accept()[0]
+        assert client.recv(9) == b"asked"
+        client.sendall(b"answered")
+        print(probe.recv(9), flush=True)
+except TimeoutError:
+    for probe in probes:
+        try: print(probe.recv(9), flush=True)
+        except ConnectionResetError: print("reset", flush=True)
+while not os.path.exists("looked"): pass
+"#;
+    let Some(python) = python_with("socket") else {
+        return skip("a program that asks its own server", "python3", "python3");
+    };
+    let words = |port: u16| vec![python, "-c".into(), PROGRAM.into(), port.to_string()];
+    let mut server = Server::start("synced", words);
+    let synced = server.directory().join("synced");
+    server.wait_until("it synced", || synced.exists());
+    server.kill();
+    std::fs::write(server.directory().join("looked"), "").expect("a file");
+    server.resume();
+    server.expect_end();
+    let answered = "b'answered'\nb'answered'\n"; // by a later checkpoint
+    assert!(
+        [answered, "reset\nreset\n"].contains(&server.printed().as_str()),
+        "{}",
+        server.printed()
+    );
+}

@@ -5,7 +5,7 @@
 //!   end of that process then. What acts on the outside, or outlives its maker, is refused as it is to the program.
 //! * Names and descriptors are the caller's; what has the program look again at something of its own is the program's.
 
-use super::{Caller, Decision, FIOSETOWN, QUESTIONS, SIOCSPGRP, Stopped, do_without, not_there};
+use super::{Caller, Decision, FIOSETOWN, QUESTIONS, SIOCSPGRP, Stopped, do_without, ioctl_name, not_there};
 use crate::error::{Error, Result};
 use crate::program::Program;
 use twinpage_os::notice;
@@ -101,7 +101,10 @@ impl Program {
                 }
                 do_without(
                     libc::ENOTTY,
-                    format!("ioctl {request:#x} is not known, so what it changes cannot be rolled back"),
+                    format!(
+                        "what ioctl {} changes cannot be rolled back; the program can go on without it",
+                        ioctl_name(request)
+                    ),
                 )
             }
             "prctl" if call.int(0) == libc::PR_SET_DUMPABLE => self.before_prctl(call),

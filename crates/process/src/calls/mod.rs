@@ -600,7 +600,10 @@ impl Program {
             request if QUESTIONS.contains(&request) => Decision::Run,
             request => do_without(
                 libc::ENOTTY,
-                format!("ioctl {request:#x} is not known, so what it changes cannot be captured"),
+                format!(
+                    "what ioctl {} changes is not captured; the program can go on without it",
+                    ioctl_name(request)
+                ),
             ),
         }
     }
@@ -734,6 +737,23 @@ fn fcntl_name(command: i32) -> String {
         libc::F_ADD_SEALS => "F_ADD_SEALS",
         1036 => "F_SET_RW_HINT",
         _ => return format!("command {command}"),
+    };
+    name.into()
+}
+
+/// A request as the manual has it: those that programs are known to make.
+fn ioctl_name(request: u64) -> String {
+    let name = match request {
+        0x4004_9409 => "FICLONE",
+        0x4020_940d => "FICLONERANGE",
+        0xc018_9436 => "FIDEDUPERANGE",
+        0x4008_6602 => "FS_IOC_SETFLAGS",
+        0x401c_5820 => "FS_IOC_FSSETXATTR",
+        libc::TIOCSTI => "TIOCSTI",
+        libc::TIOCCONS => "TIOCCONS",
+        libc::TIOCSETD => "TIOCSETD",
+        libc::TIOCEXCL => "TIOCEXCL",
+        _ => return format!("{request:#x}"),
     };
     name.into()
 }

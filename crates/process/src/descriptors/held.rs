@@ -35,6 +35,8 @@ pub struct Look<'a> {
     pub stopped: Clocks,
     /// Whether there are sockets to the outside.
     pub replies: Replies,
+    /// Whether connections of the tree are waited for that were not accepted.
+    pub awaits_accepts: bool,
 }
 
 impl Descriptors {
@@ -150,9 +152,12 @@ impl Descriptors {
     }
 
     /// A socket that listens: after a resume, connections that were not accepted are reset. Those of the tree are waited
-    /// for, and what may be one: a connection whose other end is closed, where the tree connected to. With `--replies none`
-    /// there are no others.
+    /// for, while it makes sense, and what may be one: a connection whose other end is closed, where the tree connected to.
+    /// With `--replies none` there are no others.
     fn listener(&self, at: &Look<'_>, owner: &Process, descriptor: &Descriptor) -> Result<Held> {
+        if !at.awaits_accepts {
+            return Ok(Held::Nothing);
+        }
         let (_, fd) = self.tables.at(at.process, descriptor.fd);
         let look = |source| Error::target(format!("cannot look at socket {fd}"), source);
         let ours = owner.duplicate_fd(fd).map_err(look)?;
@@ -213,7 +218,7 @@ impl Descriptors {
         }
         let stat = rustix::fs::fstat(&ours).map_err(|error| look(error.into()))?;
         let is_ours = |ino| self.has_socket(&stat, ino);
-        if let Some(end) = loopback::held(fd, &ours, is_ours)? {
+        if let Some(end) = loopback::held(fd, &ours, is_ours, at.awaits_accepts)? {
             return Ok(Held::Within(end));
         }
         let phase = sockets::phase(&ours).map_err(look)?;

@@ -245,6 +245,7 @@ impl Program {
             calls_nothing,
             stopped,
             replies: self.sockets.replies,
+            awaits_accepts: !self.standing.is_long_uncut(),
         })?;
         self.check_pidfds(&held)?;
         Ok(held)

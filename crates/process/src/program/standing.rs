@@ -19,6 +19,9 @@ use twinpage_os::trace::{Registers, Tid, WatchedCall};
 const TURN: Duration = Duration::from_millis(50);
 /// How often one is that waits for room in the undo log: each time it asks for a checkpoint, if it still has none.
 const LONG_TURN: Duration = Duration::from_millis(500);
+/// How long a thread stands uncut, and a connection of the program's own is waited for: the thread may be the one that
+/// would accept it.
+const LONG: Duration = Duration::from_secs(1);
 
 /// What a thread waits for at the entry of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,6 +100,12 @@ impl Standing {
     fn uncut(&self) -> usize {
         let uncut = |stand: &&Stand| !matches!(stand.until, Until::Room(_)) && stand.epoch.is_none();
         self.stands.iter().filter(uncut).count()
+    }
+
+    /// Whether a thread has waited for a cut for long.
+    pub(super) fn is_long_uncut(&self) -> bool {
+        let is_long = |stand: &Stand| stand.until == Until::Durable && stand.since.elapsed() > LONG;
+        (self.stands.iter()).any(|stand| stand.epoch.is_none() && is_long(stand))
     }
 
     /// A thread stands no longer, whatever it waited for.

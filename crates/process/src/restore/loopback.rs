@@ -209,7 +209,7 @@ mod tests {
 
     fn look(stream: &TcpStream) -> (Socket, End) {
         let fd = OwnedFd::from(stream.try_clone().unwrap());
-        let end = loopback::held(0, &fd, |_| true).unwrap().unwrap();
+        let end = loopback::held(0, &fd, |_| true, true).unwrap().unwrap();
         (Sockets::default().describe(end.inode, fd.as_fd()).unwrap(), end)
     }
 
@@ -381,7 +381,7 @@ mod tests {
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         drop(listener);
         let fd = OwnedFd::from(one.try_clone().unwrap());
-        while let Err(Error::NotYet(_)) = loopback::held(0, &fd, |_| true) {
+        while let Err(Error::NotYet(_)) = loopback::held(0, &fd, |_| true, true) {
             std::thread::sleep(std::time::Duration::from_millis(10)); // the kernel forgets it at a timer of its own
         }
         drop(fd);
@@ -407,7 +407,7 @@ mod tests {
         while (&one).write(&[7; 10_000]).is_ok() {}
         let is_waited_for = |stream: &TcpStream| {
             let fd = OwnedFd::from(stream.try_clone().unwrap());
-            matches!(loopback::held(0, &fd, |_| true), Err(Error::NotYet(_)))
+            matches!(loopback::held(0, &fd, |_| true, true), Err(Error::NotYet(_)))
         };
         assert!(is_waited_for(&other) && !is_waited_for(&one));
         drop(one);
@@ -418,6 +418,6 @@ mod tests {
     fn a_connection_with_another_program_is_none() {
         let (one, _other) = pair("127.0.0.1:0").unwrap();
         let fd = OwnedFd::from(one);
-        assert_eq!(loopback::held(0, &fd, |_| false).unwrap(), None);
+        assert_eq!(loopback::held(0, &fd, |_| false, true).unwrap(), None);
     }
 }
