@@ -94,6 +94,20 @@ impl SourceText<'_> {
         }
     }
 
+    /// Checks a file by rules: a table and a key of it, whether the value fits, and which ones do.
+    ///
+    /// # Errors
+    /// The first rule that is broken.
+    pub fn check<'t>(
+        self,
+        rules: impl IntoIterator<Item = (&'t str, &'t str, bool, &'t str)>,
+    ) -> Result<(), ConfigError> {
+        match rules.into_iter().find(|(_, _, fits, _)| !fits) {
+            Some((table, key, _, why)) => Err(self.wrong(table, key, why)),
+            None => Ok(()),
+        }
+    }
+
     /// The line of the key, or of its table if the key is not there.
     fn line(self, table: &str, key: &str) -> usize {
         let header = format!("[{table}]");

@@ -311,7 +311,7 @@ impl Config {
 fn check(source: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
     let study = &said.study;
     let is_threshold = |threshold: &f64| *threshold > 0.0 && *threshold <= 1.0;
-    for (table, key, fits, why) in [
+    source.check([
         (
             "disk",
             "bandwidth_mb_per_s",
@@ -348,10 +348,5 @@ fn check(source: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
             (4..=1 << 22).contains(&study.log_entries),
             "4 to 4194304",
         ),
-    ] {
-        if !fits {
-            return Err(source.wrong(table, key, why));
-        }
-    }
-    Ok(())
+    ])
 }

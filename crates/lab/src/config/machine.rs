@@ -350,7 +350,7 @@ fn check_devices(source: SourceText<'_>, setting: &Setting, nvm_bytes: u64) -> R
 fn check(source: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
     let pages =
         |bytes: &Quantity<Bytes>, least: u64| bytes.is.0.is_multiple_of(4096) && bytes.is.0 / 4096 >= least;
-    for (table, key, fits, why) in [
+    source.check([
         (
             "dram",
             "size",
@@ -419,10 +419,5 @@ fn check(source: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
             said.run.instructions > 0,
             "there must be some",
         ),
-    ] {
-        if !fits {
-            return Err(source.wrong(table, key, why));
-        }
-    }
-    Ok(())
+    ])
 }

@@ -1,6 +1,7 @@
 //! Grouped bars as SVG: a group for each workload, a bar for each series.
 
 use super::Row;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -33,10 +34,17 @@ fn lowest(row: &Row) -> f64 {
     }
 }
 
-fn draw(svg: &mut String, title: &str, rows: &[&Row]) -> Result<(), Box<dyn std::error::Error>> {
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+/// A group's width is 1; bars leave this free at each side of it.
+const MARGIN: f64 = 0.08;
+/// Of its place, what a bar fills.
+const FILLED: f64 = 0.92;
+
+fn draw(svg: &mut String, title: &str, rows: &[&Row]) -> Drawn {
     let groups = names(rows, |row| &row.workload);
     let series = names(rows, |row| &row.series);
-    let unit = rows.first().map_or("", |row| row.unit);
     let top = rows
         .iter()
         .map(|row| row.ours + row.plus_minus.unwrap_or(0.0))
@@ -56,45 +64,17 @@ fn draw(svg: &mut String, title: &str, rows: &[&Row]) -> Result<(), Box<dyn std:
         .configure_mesh()
         .disable_x_mesh()
         .disable_x_axis()
-        .y_desc(unit)
+        .y_desc(rows.first().map_or("", |row| row.unit))
         .draw()?;
-    let width = 0.84 / series.len().max(1) as f64;
+    let width = (1.0 - 2.0 * MARGIN) / series.len().max(1) as f64;
     for (number, name) in series.iter().enumerate() {
-        let color = Palette99::pick(number).to_rgba();
-        let bar = |row: &&&Row| {
-            let group = groups
-                .iter()
-                .position(|group| *group == row.workload)
-                .unwrap_or(0) as f64;
-            let left = group + 0.08 + number as f64 * width;
-            Rectangle::new([(left, 0.0), (left + width * 0.92, row.ours)], color.filled())
+        let own = rows.iter().filter(|row| row.series == *name);
+        let place = |row: &Row| {
+            let group = groups.iter().position(|group| *group == row.workload);
+            group.unwrap_or(0) as f64 + MARGIN + number as f64 * width
         };
-        let mine: Vec<_> = rows
-            .iter()
-            .filter(|row| row.series == *name)
-            .map(|row| bar(&row))
-            .collect();
-        let left = |row: &Row| {
-            let group = groups
-                .iter()
-                .position(|group| *group == row.workload)
-                .unwrap_or(0) as f64;
-            group + 0.08 + (number as f64 + 0.46) * width
-        };
-        let with_interval = rows
-            .iter()
-            .filter(|row| row.series == *name)
-            .filter_map(|row| row.plus_minus.map(|width| (left(row), row.ours, width)));
-        let intervals: Vec<_> = with_interval
-            .map(|(x, is, width)| {
-                ErrorBar::new_vertical(x, (is - width).max(bottom), is, is + width, BLACK, 4)
-            })
-            .collect();
-        chart
-            .draw_series(mine)?
-            .label(*name)
-            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], color.filled()));
-        chart.draw_series(intervals)?;
+        let placed: Vec<_> = own.map(|row| (place(row), *row)).collect();
+        draw_series(&mut chart, name, number, &placed, (width * FILLED, bottom))?;
     }
     if bottom < 0.0 {
         let zero = [(0.0, 0.0), (groups.len() as f64, 0.0)];
@@ -115,6 +95,38 @@ fn draw(svg: &mut String, title: &str, rows: &[&Row]) -> Result<(), Box<dyn std:
         .border_style(BLACK.mix(0.3))
         .draw()?;
     root.present()?;
+    Ok(())
+}
+
+/// The bars of one series, each from its left end on, with their intervals.
+fn draw_series(
+    chart: &mut Chart<'_, '_>,
+    name: &str,
+    number: usize,
+    placed: &[(f64, &Row)],
+    (width, bottom): (f64, f64),
+) -> Drawn {
+    let color = Palette99::pick(number).to_rgba();
+    let bars = placed
+        .iter()
+        .map(|(left, row)| Rectangle::new([(*left, 0.0), (left + width, row.ours)], color.filled()));
+    chart
+        .draw_series(bars)?
+        .label(name)
+        .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], color.filled()));
+    let intervals = placed.iter().filter_map(|(left, row)| {
+        let (is, wide) = (row.ours, row.plus_minus?);
+        let low = (is - wide).max(bottom);
+        Some(ErrorBar::new_vertical(
+            left + width / 2.0,
+            low,
+            is,
+            is + wide,
+            BLACK,
+            4,
+        ))
+    });
+    chart.draw_series(intervals)?;
     Ok(())
 }
 

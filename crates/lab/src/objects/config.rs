@@ -275,7 +275,7 @@ fn check(source: SourceText<'_>, said: &File, cores: usize) -> Result<(), Config
     let study = &said.study;
     let most = cores.min(MOST_CORES - 1);
     let is_row = |row: &u64| *row < study.rows;
-    for (table, key, fits, why) in [
+    source.check([
         ("coherence", "node", said.coherence.node > 0, "1 at least"),
         ("coherence", "package", said.coherence.package > 0, "1 at least"),
         (
@@ -329,10 +329,5 @@ fn check(source: SourceText<'_>, said: &File, cores: usize) -> Result<(), Config
             study.functions >= study.group,
             "a group at least",
         ),
-    ] {
-        if !fits {
-            return Err(source.wrong(table, key, why));
-        }
-    }
-    Ok(())
+    ])
 }

@@ -272,7 +272,7 @@ fn check(source: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
     let log = 4096..=1 << 30;
     let study = &said.study;
     let size = 1024..=1 << 26;
-    for (table, key, fits, why) in [
+    source.check([
         (
             "tlb",
             "entries",
@@ -356,10 +356,5 @@ fn check(source: SourceText<'_>, said: &File) -> Result<(), ConfigError> {
             !study.cache_cycles.is_empty(),
             "one at least",
         ),
-    ] {
-        if !fits {
-            return Err(source.wrong(table, key, why));
-        }
-    }
-    Ok(())
+    ])
 }
