@@ -34,7 +34,7 @@ pub struct End {
 }
 
 /// The options of `SOL_SOCKET` that a program may set and that are captured. Earlier builds kept fewer, the first ones.
-pub const OPTIONS: [i32; 9] = [
+pub const OPTIONS: [i32; 10] = [
     libc::SO_SNDBUF,
     libc::SO_RCVBUF,
     libc::SO_RCVTIMEO,
@@ -44,6 +44,7 @@ pub const OPTIONS: [i32; 9] = [
     libc::SO_REUSEADDR,
     libc::SO_PRIORITY,
     libc::SO_PASSCRED,
+    libc::SO_LINGER,
 ];
 
 /// What an end holds at a stop.

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::time::SystemTime;
+use twinpage_os::tracker::PAGE;
 
 /// `SHM_DEST` of shmctl(2): the segment is removed with its last attachment.
 const TO_BE_REMOVED: u32 = 0o1000;
@@ -169,6 +170,14 @@ impl Segment {
     }
 }
 
+/// A struct shminfo, shmctl(2) `IPC_INFO`: the most and least bytes of a segment, the most segments of all and of a process,
+/// the most pages of all, as Linux has them where nothing else is set.
+#[must_use]
+pub fn limits() -> [u64; 9] {
+    const MOST_BYTES: u64 = u64::MAX - (1 << 24);
+    [MOST_BYTES, 1, MOST as u64, MOST as u64, MOST_BYTES, 0, 0, 0, 0]
+}
+
 /// Bytes of a struct shmid_ds: ids and mode, then from byte 48 on sizes and times.
 pub const STATUS_BYTES: usize = 112;
 
@@ -206,6 +215,32 @@ impl Segments {
     #[must_use]
     pub fn get(&self, number: i32) -> Option<&(Segment, OwnedFd)> {
         self.list.iter().find(|(segment, _)| segment.number == number)
+    }
+
+    /// A segment by its place among all.
+    #[must_use]
+    pub fn at(&self, index: i32) -> Option<&(Segment, OwnedFd)> {
+        self.list.get(usize::try_from(index).ok()?)
+    }
+
+    /// The last place that is taken; 0 when none is.
+    #[must_use]
+    pub fn highest(&self) -> i32 {
+        self.list.len().saturating_sub(1) as i32
+    }
+
+    /// A struct shm_info, shmctl(2) `SHM_INFO`: how many there are, their pages, and how many of these there are. Nothing is
+    /// told of what is swapped out.
+    #[must_use]
+    pub fn in_use(&self) -> [u64; 6] {
+        let pages = |bytes: u64| bytes.div_ceil(PAGE);
+        let all = self.list.iter().map(|(segment, _)| pages(segment.bytes)).sum();
+        let stats = self
+            .list
+            .iter()
+            .filter_map(|(_, file)| rustix::fs::fstat(file).ok());
+        let there = stats.map(|stat| pages(stat.st_blocks as u64 * 512)).sum();
+        [self.list.len() as u64, all, there, 0, 0, 0]
     }
 
     /// The segment that a memory file is.

@@ -140,7 +140,7 @@ pub enum Found {
 }
 
 /// The options that a program may set.
-const OPTIONS: [i32; 7] = [
+const OPTIONS: [i32; 8] = [
     libc::SO_RCVTIMEO,
     libc::SO_SNDTIMEO,
     libc::SO_RCVLOWAT,
@@ -148,6 +148,7 @@ const OPTIONS: [i32; 7] = [
     libc::SO_REUSEADDR,
     libc::SO_PRIORITY,
     libc::SO_PASSCRED,
+    libc::SO_LINGER,
 ];
 
 /// Whether it is a Unix socket.

@@ -56,6 +56,8 @@ static void open_pair(struct pair *p, int kind) {
     p->timeout_ms = 1000 + (int)below(9) * 40;
     struct timeval limit = {p->timeout_ms / 1000, p->timeout_ms % 1000 * 1000};
     CHECK(!setsockopt(p->end[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), "SO_RCVTIMEO");
+    struct linger linger = {1, p->timeout_ms};
+    CHECK(!setsockopt(p->end[0], SOL_SOCKET, SO_LINGER, &linger, sizeof linger), "SO_LINGER");
 }
 
 static void send_some(struct pair *p, int from) {
@@ -123,6 +125,10 @@ static void check_pair(struct pair *p) {
     socklen_t len = sizeof limit;
     CHECK(!getsockopt(p->end[0], SOL_SOCKET, SO_RCVTIMEO, &limit, &len), "SO_RCVTIMEO");
     CHECK(limit.tv_sec * 1000 + limit.tv_usec / 1000 == p->timeout_ms, "another time limit");
+    struct linger linger;
+    len = sizeof linger;
+    CHECK(!getsockopt(p->end[0], SOL_SOCKET, SO_LINGER, &linger, &len), "SO_LINGER");
+    CHECK(linger.l_onoff && linger.l_linger == p->timeout_ms, "it lingers for %d s", linger.l_linger);
     CHECK(!(fcntl(p->end[1], F_GETFL) & O_NONBLOCK) == !p->nonblock, "O_NONBLOCK");
     CHECK(!(fcntl(p->end[0], F_GETFL) & O_NONBLOCK), "O_NONBLOCK at the other end");
     struct ucred peer;

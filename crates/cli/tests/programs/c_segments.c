@@ -1,6 +1,7 @@
 // System V shared memory: segments found by their key and by their number, attached in many processes, here and there,
 // for reading only; some that nothing has attached for a while, and removed ones that live on with their attachments.
 // Usage: c_segments ROUNDS
+#define _GNU_SOURCE
 #include "check.h"
 
 #include <fcntl.h>
@@ -87,6 +88,22 @@ static uint64_t kept_one(const int kept[KEPT], uint64_t round) {
     return found;
 }
 
+// A segment is in the list of all, and counted. Alone, there may be others of the machine.
+static void is_listed(int id, size_t bytes) {
+    struct shm_info all;
+    struct shminfo limits;
+    int highest = shmctl(0, SHM_INFO, (struct shmid_ds *)&all), found = 0;
+    CHECK(highest >= 0 && all.used_ids > 0 && all.shm_tot * 4096 >= bytes, "SHM_INFO: %d are there", all.used_ids);
+    CHECK(shmctl(0, IPC_INFO, (struct shmid_ds *)&limits) >= 0 && limits.shmmin == 1, "IPC_INFO");
+    for (int index = 0; index <= highest; index++) {
+        struct shmid_ds status;
+        if (shmctl(index, SHM_STAT, &status) != id) continue;
+        found++;
+        CHECK(status.shm_segsz == bytes, "a listed segment of %zu bytes", (size_t)status.shm_segsz);
+    }
+    CHECK(found == 1, "a segment is listed %d times", found);
+}
+
 static void errors(int id) {
     CHECK(shmget(KEY, BYTES, IPC_CREAT | IPC_EXCL | 0600) == -1 && errno == EEXIST, "it is new");
     CHECK(shmget(KEY, BYTES + 1, 0) == -1 && errno == EINVAL, "it is longer");
@@ -129,6 +146,8 @@ int main(int argc, char **argv) {
         digest = fold_bytes(digest, shared->bytes, sizeof shared->bytes);
         digest = fold(digest, removed_one((uint64_t)round) + kept_one(kept, (uint64_t)round));
         CHECK(attachments(id) == 1, "%lu attachments", attachments(id));
+        is_listed(id, BYTES);
+        is_listed(kept[round % KEPT], 4096);
         printf("round %ld %016llx\n", round, (unsigned long long)digest);
         fflush(stdout);
     }

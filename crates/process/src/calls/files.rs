@@ -112,6 +112,9 @@ impl Program {
         };
         if path.starts_with("/proc") {
             self.give_processors_back(); // `status` lists them
+            if path == Path::new("/proc/sysvipc/shm") {
+                return Ok(not_there(libc::ENOENT)); // the kernel's: shmctl(2) lists the tree's own
+            }
             if let Some(group) = self.group_as_known(&path, flags) {
                 return self.show_group(call.tid, group, flags);
             }

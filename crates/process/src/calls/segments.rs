@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::layout::{self, Mapping};
 use crate::program::{Program, plant};
-use crate::segments::{STATUS_BYTES, Segment, Wanted};
+use crate::segments::{self, STATUS_BYTES, Segment, Wanted};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
@@ -17,6 +17,11 @@ use twinpage_os::name;
 use twinpage_os::remote::Process;
 use twinpage_os::socket;
 use twinpage_os::tracker::PAGE;
+
+/// Commands of shmctl(2) by which ipcs(1) lists all segments.
+const SHM_STAT: i32 = 13;
+const SHM_INFO: i32 = 14;
+const SHM_STAT_ANY: i32 = 15;
 
 fn no(errno: Errno) -> Decision {
     not_there(errno.raw_os_error())
@@ -132,33 +137,36 @@ impl Program {
     }
 
     fn control_segment(&mut self, call: &Stopped, user: &Credentials) -> Result<Decision> {
-        let number = call.int(0);
         let command = call.int(1);
-        if !matches!(
-            command,
-            libc::IPC_STAT | libc::IPC_SET | libc::IPC_RMID | libc::SHM_LOCK | libc::SHM_UNLOCK
-        ) {
-            let why = "a list of all System V memory is not captured; the program can go on without it";
-            return Ok(do_without(libc::EINVAL, why));
-        }
-        let Some((segment, _)) = self.segments.get(number) else {
+        let found = match command {
+            libc::IPC_INFO => return Ok(self.tell_of_all(call, &segments::limits())),
+            SHM_INFO => return Ok(self.tell_of_all(call, &self.segments.in_use())),
+            SHM_STAT | SHM_STAT_ANY => self.segments.at(call.int(0)),
+            _ => self.segments.get(call.int(0)),
+        };
+        let Some((segment, _)) = found else {
             return Ok(no(Errno::INVAL));
         };
+        let number = segment.number;
         let refused = match command {
-            libc::IPC_STAT if !segment.allows(user, 0o4) => Some(Errno::ACCESS),
-            libc::IPC_STAT => None,
-            _ if !segment.is_of(user) => Some(Errno::PERM),
-            _ => None,
+            SHM_STAT_ANY => None,
+            libc::IPC_STAT | SHM_STAT if segment.allows(user, 0o4) => None,
+            libc::IPC_STAT | SHM_STAT => Some(Errno::ACCESS),
+            libc::IPC_SET | libc::IPC_RMID | libc::SHM_LOCK | libc::SHM_UNLOCK if segment.is_of(user) => None,
+            libc::IPC_SET | libc::IPC_RMID | libc::SHM_LOCK | libc::SHM_UNLOCK => Some(Errno::PERM),
+            _ => Some(Errno::INVAL),
         };
         if let Some(errno) = refused {
             return Ok(no(errno));
         }
         match command {
-            libc::IPC_STAT => {
+            libc::IPC_STAT | SHM_STAT | SHM_STAT_ANY => {
                 let status = segment.to_bytes(self.attachments(segment));
                 if self.caller().write(call.arguments[2], &status).is_err() {
                     return Ok(no(Errno::FAULT));
                 }
+                let is_by_index = command != libc::IPC_STAT;
+                return Ok(Decision::Done(if is_by_index { number.into() } else { 0 }));
             }
             libc::IPC_SET => {
                 let mut status = [0; STATUS_BYTES];
@@ -178,6 +186,15 @@ impl Program {
             _ => {} // twinpage keeps no memory from being swapped: as mlock(2)
         }
         Ok(Decision::Done(0))
+    }
+
+    /// Answers with a struct, and the highest index for `SHM_STAT`.
+    fn tell_of_all(&self, call: &Stopped, told: &[u64]) -> Decision {
+        let bytes: Vec<u8> = told.iter().flat_map(|word| word.to_le_bytes()).collect();
+        match self.caller().write(call.arguments[2], &bytes) {
+            Ok(()) => Decision::Done(self.segments.highest().into()),
+            Err(_) => no(Errno::FAULT),
+        }
     }
 
     /// How many processes have it attached, each as often as it has.
