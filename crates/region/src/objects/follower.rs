@@ -42,8 +42,10 @@ pub(super) const PLACE: &str = "place in the log that is followed";
 pub struct Follower {
     leader: PathBuf,
     tail: Tail,
-    /// None once it has taken over.
+    /// None once it follows no more.
     place: Option<Root<[u64; 4]>>,
+    /// Of the leader's region, between the end of following and the checkpoint that says so.
+    lock: Option<Lock>,
     objects: Arc<Objects>,
     inner: Arc<Inner>,
 }
@@ -113,6 +115,7 @@ impl Region {
             leader,
             tail,
             place: Some(place),
+            lock: None,
             objects,
             inner: self.inner.clone(),
         })
@@ -126,6 +129,8 @@ impl Follower {
     /// [`Error::Log`] when the leader's log has lost calls since the last time, and when it has calls of objects that are
     /// not open here, or that this build cannot run. [`Error::System`] when it cannot be made durable.
     pub fn catch_up(&mut self) -> Result<usize> {
+        self.objects
+            .outside_update("a look at the calls of another region")?;
         if self.place.is_none() {
             return Ok(0); // it has taken over
         }
@@ -148,24 +153,29 @@ impl Follower {
     /// leader's region cannot be opened as long as this one is. Whether it is so.
     ///
     /// # Errors
-    /// As [`Follower::catch_up`]; those of a checkpoint.
+    /// As [`Follower::catch_up`]; [`Error::Log`], too, when the log is damaged behind the calls that were run; those of a
+    /// checkpoint, as [`Error::Full`], after which it is to be called again.
     pub fn take_over(&mut self) -> Result<bool> {
-        if self.place.is_none() {
-            return Ok(true);
+        if self.place.is_some() {
+            let lock = match Lock::behind_readers(&self.leader) {
+                Ok(lock) => lock,
+                Err(LockError::Held { .. }) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            };
+            self.tail.look_at_all();
+            self.catch_up()?;
+            if let Some(place) = self.place.take() {
+                self.lock = Some(lock);
+                self.inner.in_update(|update| place.remove(update))?;
+            }
         }
-        let lock = match Lock::behind_readers(&self.leader) {
-            Ok(lock) => lock,
-            Err(LockError::Held { .. }) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        };
-        self.catch_up()?;
-        let place = &mut self.place;
-        if let Some(place) = place.take() {
-            self.inner.in_update(|update| place.remove(update))?;
+        if self.lock.is_some() {
+            self.inner.checkpoint()?;
         }
-        self.inner.checkpoint()?;
-        self.objects.keep(lock);
-        self.objects.refuse_calls(false);
+        if let Some(lock) = self.lock.take() {
+            self.objects.keep(lock);
+            self.objects.refuse_calls(false);
+        }
         Ok(true)
     }
 

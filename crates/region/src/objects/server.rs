@@ -284,7 +284,7 @@ impl Objects {
 
     /// The number of a thread in the log, and what an object knows of it.
     pub(super) fn know(&self, thread: &str, object: u16) -> Result<(u32, Known)> {
-        self.outside_update()?;
+        self.outside_update("an instant call")?;
         self.with_turn(|server| {
             // What it called until now is counted.
             server.serve(self)?;
@@ -406,7 +406,7 @@ impl Objects {
         lane: Option<u64>,
         arguments: &[u8],
     ) -> Result<Outcome> {
-        self.outside_update()?;
+        self.outside_update("an instant call")?;
         self.answers.expect();
         let appended = self.append(thread, object, function, lane, arguments);
         let position = appended.inspect_err(|_| self.answers.expect_no_more())?;
@@ -441,7 +441,7 @@ impl Objects {
     /// Runs a call that changes nothing, once those made before it were run. Such calls run beside one another: the turn is
     /// needed only where something waits.
     pub(super) fn read(&self, object: u16, function: u16, arguments: &[u8]) -> Result<Outcome> {
-        self.outside_update()?;
+        self.outside_update("an instant call")?;
         if self.ran.load(Ordering::Acquire) < self.appender.end() {
             self.with_turn(|server| server.serve(self))?;
         }
@@ -463,21 +463,19 @@ impl Objects {
     }
 
     pub(super) fn sync_and_tell(&self) -> Result<()> {
-        self.outside_update()?;
+        self.outside_update("an instant call")?;
         self.with_turn(|server| {
             server.serve(self)?;
             server.panicked.take().map_or(Ok(()), Err)
         })
     }
 
-    fn outside_update(&self) -> Result<()> {
+    pub(super) fn outside_update(&self, what: &str) -> Result<()> {
         match self.window.is_inside() {
             false => Ok(()),
-            true => Err(Error::Invalid(
-                "an instant call inside an update, or inside a method of an object, would wait for itself: make it \
-                 after the update"
-                    .into(),
-            )),
+            true => Err(Error::Invalid(format!(
+                "{what} inside an update, or inside a method of an object, would wait for itself: make it after the update"
+            ))),
         }
     }
 

@@ -119,6 +119,11 @@ impl Tail {
         *self = Tail::new(&self.region, place);
     }
 
+    /// The next reading looks at all of the log: it ends where it ends, and not at a damaged call.
+    pub(super) fn look_at_all(&mut self) {
+        self.idle = THOROUGH_AFTER;
+    }
+
     /// Looks for new calls.
     pub(super) fn read(&mut self) -> Result<Seen> {
         let mut attempts = ATTEMPTS;

@@ -3,7 +3,7 @@
 //! Its seed repeats the choices of a failure; `TWINPAGE_LONG` makes it many rounds.
 
 use crate::recorded::{record, survives_cuts};
-use crate::support::{again, folders, name, talking, when_free};
+use crate::support::{again, folders, name, on_small_disk, talking, when_free};
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout};
@@ -17,6 +17,7 @@ const FOLDER: &str = "TWINPAGE_TEST_FOLDER";
 /// What a leader calls before it pauses: less than a log holds, however slow its follower is.
 const CALLS: u64 = 60_000;
 const ROWS: u64 = 5;
+const DISK: usize = 64 << 20;
 
 #[derive(Persist)]
 struct Ledger<'r> {
@@ -457,4 +458,108 @@ fn what_cannot_be_followed_is_refused() {
     let _handle = ledger(&region);
     let why = follower.catch_up().unwrap_err().to_string();
     assert!(why.contains("begin again with a new backup"), "{why}");
+}
+
+/// A leader that made some calls, each step acknowledged, and was killed; a copy that has run those of the first step.
+fn led_in_steps(
+    test: &str,
+    folder: &Path,
+    steps: usize,
+    mut after: impl FnMut(usize),
+) -> (Region, Follower, FixedHandle) {
+    let mut command = again(module_path!(), test);
+    let command = command.env(FOLDER, folder).env_remove(ROLE);
+    let (mut leader, mut said) = talking(command.stdin(std::process::Stdio::piped()));
+    let mut go_on = leader.stdin.take().unwrap();
+    let mut wait_for = |what: &str| assert!(said.any(|line| line.unwrap().contains(what)));
+    wait_for("begun");
+    let region = open(&folder.join("copy.twin"));
+    let mut follower = region.follow(folder.join("leader.twin")).unwrap();
+    let copy = fixed(&region);
+    for step in 0..steps {
+        wait_for("bytes ");
+        if step == 0 {
+            assert!(follower.catch_up().unwrap() > 0);
+        }
+        after(step);
+        writeln!(go_on).unwrap();
+    }
+    wait_for("bytes ");
+    kill(leader);
+    (region, follower, copy)
+}
+
+/// What is damaged ends no log in silence: calls behind it were acknowledged.
+#[test]
+fn a_damaged_log_is_not_taken_over_from() {
+    const NAME: &str = "a_damaged_log_is_not_taken_over_from";
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return lead_in_steps(&PathBuf::from(folder));
+    }
+    for folder in folders() {
+        let log = folder.path().join("leader.twin.log");
+        let mut read = Vec::new();
+        let (_region, mut follower, copy) = led_in_steps(NAME, folder.path(), 2, |_| {
+            read.push(std::fs::read(&log).unwrap());
+        });
+        // The first byte of the second step's calls, which are not followed yet.
+        let mut damaged = std::fs::read(&log).unwrap();
+        let at = (0..damaged.len()).find(|&at| read[0][at] != read[1][at]).unwrap();
+        damaged[at] ^= 1;
+        std::fs::write(&log, &damaged).unwrap();
+        let refused = loop {
+            match follower.take_over() {
+                Ok(false) => std::thread::yield_now(), // its last thread is about to end
+                other => break other.unwrap_err().to_string(),
+            }
+        };
+        assert!(refused.contains("leader.twin.log"), "{refused}");
+        assert!(copy.bump(1).is_err(), "it has not all that was acknowledged");
+        damaged[at] ^= 1;
+        std::fs::write(&log, &damaged).unwrap();
+        assert!(follower.take_over().unwrap());
+        copy.bump(1).unwrap();
+    }
+}
+
+/// A take-over that finds no room has not happened, and is made up for.
+#[test]
+fn a_copy_without_room_takes_over_when_there_is_room_again() {
+    const NAME: &str = "a_copy_without_room_takes_over_when_there_is_room_again";
+    if let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) {
+        return match std::env::var_os(ROLE) {
+            Some(_) => take_over_without_room(NAME),
+            None => lead_in_steps(&folder),
+        };
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = again(module_path!(), NAME);
+    on_small_disk(command.env(ROLE, "copy").env(FOLDER, "disk"), folder.path(), DISK);
+}
+
+fn take_over_without_room(test: &str) {
+    let folder = Path::new("disk");
+    // The leader is this program again, without the role.
+    let (region, mut follower, copy) = led_in_steps(test, folder, 1, |_| ());
+    let filler = folder.join("filler");
+    std::fs::write(&filler, vec![1; DISK]).unwrap_err();
+    let mut bytes = region.root::<List<u8>>("bytes").unwrap();
+    region.update(|u| bytes.get_mut(u).resize(DISK / 4, 7));
+    for _ in 0..2 {
+        let refused = loop {
+            match follower.take_over() {
+                Ok(false) => std::thread::yield_now(),
+                other => break other.unwrap_err(),
+            }
+        };
+        assert!(matches!(refused, twinpage::Error::Full(_)), "{refused}");
+        assert!(copy.bump(1).is_err());
+    }
+    std::fs::remove_file(filler).unwrap();
+    assert!(follower.take_over().unwrap());
+    copy.bump(1).unwrap();
+    assert!(matches!(
+        Region::open(folder.join("leader.twin")),
+        Err(twinpage::Error::Locked(_))
+    ));
 }
