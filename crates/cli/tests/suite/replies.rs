@@ -746,3 +746,37 @@ while not os.path.exists("looked"): pass
         server.printed()
     );
 }
+
+/// Who connects while a resume is under way is told to a server that is told of edges alone (Go's, tokio's).
+#[test]
+fn who_connects_during_a_resume_is_told_once() {
+    const PROGRAM: &str = r#"
+import select, socket, sys
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+server.setblocking(False)
+poll = select.epoll()
+poll.register(server, select.EPOLLIN | select.EPOLLET)
+while True:
+    poll.poll()
+    try:
+        while True: server.accept()[0].sendall(b"answered")
+    except BlockingIOError: pass
+"#;
+    let Some(python) = python_with("select") else {
+        return skip("connections during a resume", "python3", "python3");
+    };
+    let words = |port: u16| vec![python, "-c".into(), PROGRAM.into(), port.to_string()];
+    let mut server = Server::start("held", words);
+    let port = server.port;
+    let ask = || {
+        let mut answer = String::new();
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.read_to_string(&mut answer)?;
+        io::Result::Ok(answer)
+    };
+    for _ in 0..10 {
+        server.wait_until("it answers", || ask().is_ok_and(|answer| answer == "answered"));
+        server.kill();
+        server.resume();
+    }
+}

@@ -53,6 +53,12 @@ impl Countdown {
         })
     }
 
+    /// Whether it did not ring since it was read.
+    #[must_use]
+    pub fn has_no_ticks(&self) -> bool {
+        self.ticks == 0
+    }
+
     fn held(self) -> Held {
         let Countdown {
             left_ns,

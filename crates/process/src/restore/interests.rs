@@ -5,6 +5,7 @@ use super::apart::Table;
 use super::files::Sources;
 use super::in_process::{run, write};
 use crate::context::Context;
+use crate::descriptors::countdowns::Countdown;
 use crate::descriptors::polls::Interest;
 use crate::descriptors::{Descriptor, DescriptorKind, Held};
 use crate::error::Result;
@@ -32,6 +33,19 @@ fn is_reset(descriptor: &Descriptor, held: &Held, ends: &BTreeSet<u64>) -> bool 
     }
 }
 
+/// Whether it was not ready, and may be since it was made again: by others, or by its time.
+fn awaits_anew(descriptor: &Descriptor, held: &Held) -> bool {
+    match (&descriptor.kind, held) {
+        (DescriptorKind::Datagrams { .. } | DescriptorKind::Unix(_), Held::Messages(waiting)) => {
+            waiting.is_empty()
+        }
+        (DescriptorKind::Unix(named), _) => named.backlog.is_some(),
+        (DescriptorKind::Timer { .. }, _) => Countdown::of(held).is_some_and(|timer| timer.has_no_ticks()),
+        (DescriptorKind::Listener { .. } | DescriptorKind::Inotify, _) => true,
+        _ => false,
+    }
+}
+
 /// What each poll descriptor of this process waits for, while the descriptors of all are side by side in it: an entry
 /// for a signal descriptor is woken by the signals of who made it. Entries whose edge was told come first, and what is
 /// ready of them is taken: so it is not told again. So do those that are off, which the kernel adds with errors and ends
@@ -49,14 +63,17 @@ pub(super) fn set_interests(process: &Process, with: &With<'_>) -> Result<()> {
         if descriptor.shares != descriptor.fd || process_of(descriptor.fd, with) != process.pid() {
             continue;
         }
-        // That a connection was reset is to be told, whatever was told of it before.
+        // That a connection was reset is to be told, whatever was told of it before, and so is who connects already.
         let ends = ends(context);
-        let is_over = |target: i32| {
+        let is_told_anew = |target: i32| {
             let mut all = context.fixed.descriptors.iter().zip(&context.live.held);
-            all.any(|(descriptor, held)| descriptor.fd == target && is_reset(descriptor, held, &ends))
+            all.any(|(descriptor, held)| {
+                descriptor.fd == target
+                    && (is_reset(descriptor, held, &ends) || awaits_anew(descriptor, held))
+            })
         };
         let (taken, others): (Vec<_>, Vec<_>) = (interests.iter())
-            .partition(|interest| interest.is_off() || interest.taken && !is_over(interest.target));
+            .partition(|interest| interest.is_off() || interest.taken && !is_told_anew(interest.target));
         for interest in &taken {
             add_interest(process, context, sources, descriptor.fd, interest)?;
         }
