@@ -662,6 +662,35 @@ os.waitpid(child, 0)";
     life.ends_when_told("-1 Function not implemented 0 0\n", seed);
 }
 
+/// As programs do that watch their workers (psutil).
+#[test]
+fn a_file_about_a_child_is_read_on_from_where_it_was() {
+    const SCRIPT: &str = "import os, time
+wait, tell = os.pipe()
+child = os.fork()
+if child == 0:
+    os.read(wait, 1)
+    os._exit(0)
+about, tasks = os.open(f'/proc/{child}/limits', os.O_RDONLY), os.open(f'/proc/{child}/task', os.O_RDONLY)
+said = os.read(about, 5)
+while not os.path.exists('../go'): time.sleep(0.001)
+print(said, os.read(about, 80).split()[:2], os.listdir(tasks) == [str(child)], flush=True)
+os.write(tell, b'x')
+os.waitpid(child, 0)";
+    let Some(python) = python_with("os") else {
+        return skip("a file about a child", "python3", "python3");
+    };
+    let seed = seed();
+    let mut chance = chance(seed, "a file about a child");
+    let scratch = tempfile::NamedTempFile::new().expect("a file for the script");
+    fs::write(scratch.path(), SCRIPT).expect("the script");
+    let mut life = Life::begin(&format!("exec {python} {}", scratch.path().display()));
+    for _ in 0..4 {
+        life.kill_and_resume(2, &mut chance);
+    }
+    life.ends_when_told("b'Limit' [b'Soft', b'Limit'] True\n", seed);
+}
+
 /// V8 keeps the lowest 4 GiB from use in the processes of Chromium: where calls are planted, too.
 #[test]
 fn a_child_that_keeps_low_memory_from_use_goes_on_where_it_was() {

@@ -20,7 +20,7 @@ mod touched;
 pub use describe::Files;
 pub use held::Look;
 pub use notices::Notice;
-pub use table::{Descriptors, is_open_in};
+pub use table::{Descriptors, is_of_process, is_open_in};
 pub(crate) use tables::numbers;
 
 use self::polls::Interest;

@@ -691,7 +691,8 @@ fn check_of_descendant(descriptor: &Descriptor, stat: &rustix::fs::Stat) -> Resu
 }
 
 /// Whether a file is about one process: proc(5).
-fn is_of_process(path: &Path) -> bool {
+#[must_use]
+pub fn is_of_process(path: &Path) -> bool {
     let name = path
         .strip_prefix("/proc")
         .ok()

@@ -10,7 +10,7 @@ use super::objects::Made;
 use super::{Surroundings, pidfds};
 use crate::context::Context;
 use crate::descriptors::countdowns::Countdown;
-use crate::descriptors::{Descriptor, DescriptorKind, Held, OWN_TERMINAL, inotify};
+use crate::descriptors::{Descriptor, DescriptorKind, Held, OWN_TERMINAL, inotify, is_of_process};
 use crate::error::{Error, Result};
 use crate::files::Ident;
 use crate::kernel::{GoneDirectory, Kernel};
@@ -206,8 +206,8 @@ fn terminals(context: &Context) -> Result<BTreeMap<u32, (OwnedFd, Option<OwnedFd
     made.collect()
 }
 
-/// Its path, when it is a file or directory about the program itself: `/proc/PID/...`.
-pub(super) fn own_path(descriptor: &Descriptor, pid: i32) -> Option<&Path> {
+/// Its path, when it is a file or directory about a process of the tree, `/proc/PID/...`, or the terminal by its own name.
+pub(super) fn own_path(descriptor: &Descriptor) -> Option<&Path> {
     let (DescriptorKind::File { path, .. }
     | DescriptorKind::Pseudo { path }
     | DescriptorKind::Directory { path }
@@ -216,8 +216,7 @@ pub(super) fn own_path(descriptor: &Descriptor, pid: i32) -> Option<&Path> {
     else {
         return None;
     };
-    let is_own = path.starts_with(format!("/proc/{pid}")) || path == Path::new(OWN_TERMINAL);
-    is_own.then_some(path)
+    (is_of_process(path) || path == Path::new(OWN_TERMINAL)).then_some(path)
 }
 
 /// Which object a mapping shows, and how that must be open: for reading and writing, as the mapping may be made
@@ -305,15 +304,14 @@ pub(super) struct Opener<'a> {
 }
 
 impl Opener<'_> {
-    /// What each descriptor is opened as, but those that come later: the program's own entries in /proc, process descriptors,
+    /// What each descriptor is opened as, but those that come later: entries of processes in /proc, process descriptors,
     /// connections.
     fn open_descriptors(&mut self, context: &Context) -> Result<BTreeMap<i32, i32>> {
         let mut sources: BTreeMap<i32, i32> = BTreeMap::new();
         let fixed = &context.fixed;
         let late = pidfds::living(context);
         let others = |(descriptor, _): &(&Descriptor, &Held)| {
-            let comes_later =
-                own_path(descriptor, fixed.pid).is_some() || late.contains_key(&descriptor.shares);
+            let comes_later = own_path(descriptor).is_some() || late.contains_key(&descriptor.shares);
             !comes_later && !matches!(descriptor.kind, DescriptorKind::Pair(_))
         };
         // What is done to files while others are opened is none of the program's news. A pipe is made by its ends, which

@@ -244,7 +244,7 @@ pub(super) fn open_terminal(first: &Process, context: &Context) -> Result<()> {
     open_own(first, context, |path| path == Path::new(OWN_TERMINAL))
 }
 
-/// What the program had open about itself, read on from where it was.
+/// What the program had open about itself and its descendants, which are there already, read on from where it was.
 pub(super) fn open_about_itself(process: &Process, context: &Context) -> Result<()> {
     open_own(process, context, |path| path != Path::new(OWN_TERMINAL))
 }
@@ -252,7 +252,7 @@ pub(super) fn open_about_itself(process: &Process, context: &Context) -> Result<
 fn open_own(process: &Process, context: &Context, is_asked: impl Fn(&Path) -> bool) -> Result<()> {
     let fixed = &context.fixed;
     for (descriptor, held) in fixed.descriptors.iter().zip(&context.live.held) {
-        let own = super::files::own_path(descriptor, fixed.pid);
+        let own = super::files::own_path(descriptor);
         let Some(path) = own.filter(|path| is_asked(path)) else {
             continue;
         };
