@@ -92,7 +92,7 @@ pub fn measure(
     let mut batch = Vec::new();
     let mut left: Vec<usize> = (0..cores).collect();
     let (mut turn, mut done, mut warm, mut busy) = (0, 0, warm_up == 0, Duration::ZERO);
-    while done < warm_up + instructions && !left.is_empty() {
+    while done < warm_up.saturating_add(instructions) && !left.is_empty() {
         if !warm && done >= warm_up {
             (warm, busy) = (true, Duration::ZERO);
             model.restart();

@@ -102,7 +102,7 @@ impl<'w> Machine<'w> {
         self.start_counting();
         if ended == Ended::Instructions {
             self.crash_at = stop.crash_fs.map_or(u64::MAX, |after| self.ledger.begun + after);
-            ended = self.go(self.plan.warm_up + self.plan.instructions)?;
+            ended = self.go(self.plan.warm_up.saturating_add(self.plan.instructions))?;
         }
         Ok(self.outcome(ended))
     }
